@@ -1,0 +1,1 @@
+"""One small pure module a host: its hook events in our words."""

@@ -1,0 +1,1 @@
+"""Makes what a command did to your files undoable, exactly."""
