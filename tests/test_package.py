@@ -132,3 +132,8 @@ def test_the_installed_wheel_runs_a_command_and_takes_it_back(built: Built, tmp_
     assert not (project / "notes.txt").exists()
     quietly([str(built.programs / "ckpt"), "undo", "--yes"], cwd=project)
     assert (project / "notes.txt").read_text() == "never committed\n"
+
+
+def test_the_tour_for_newcomers_ends_well() -> None:
+    said = quietly([str(ROOT / "scripts" / "try"), "--remove"], cwd=ROOT, environment=PIP_ENVIRONMENT)
+    assert said.count("byte for byte") == 3
