@@ -14,6 +14,7 @@ IGNORED = ("build", "app.log")
 EMPTY_FOLDERS = ("hollow",)
 ODD_MODES = ("secret.txt", "frozen.txt")
 EVERYTHING = ("",)
+HIDDEN = ("README.md", "src/app.py")
 
 
 class Row(NamedTuple):
@@ -33,9 +34,14 @@ WIPED = (*SPECIALS, *IGNORED)
 LOST_TO_SURVEY = (*EMPTY_FOLDERS, *ODD_MODES)
 SPOIL = "find . -name .git -prune -o -type f -name '*.[mp][dy]' -exec sed -i 's/e/E/g' {} +"
 SWAP_SAVE = "import os; open('t~','w').write('x\\n'); os.replace('t~','src/util.py')"
-KEEP_TIMES = "cp -p %s /tmp/ckpt-never 2>/dev/null; touch -r %s ../feed/stamp; %s; touch -r ../feed/stamp %s"
+IN_PLACE = (
+    "touch -r README.md ../feed/t; printf X | dd of=README.md conv=notrunc status=none; touch -r ../feed/t README.md"
+)
+UNTRACKED_IN_PLACE = "touch -r new/tool ../feed/t; sed -i s/sh/SH/ new/tool; touch -r ../feed/t new/tool"
 GENERATE = "i=0; while [ $i -lt 300 ]; do mkdir -p gen/$((i % 7)); echo $i > gen/$((i % 7))/$i; i=$((i+1)); done"
+FORMS = """c=odd/$(printf 'caf\\303\\251') d=odd/$(printf 'cafe\\314\\201'); mv $c odd/c; mv $d $c; mv odd/c $d"""
 BOTH_WAYS = "git checkout -q other && git checkout -q main"
+TOLD_AGAIN = "git update-index --no-assume-unchanged README.md src/app.py; git checkout -qf ."
 GC_ALL = "git reflog expire --expire=now --all; git gc -q --prune=now"
 
 GIT_ROWS = (
@@ -43,7 +49,7 @@ GIT_ROWS = (
     Row("checkout of one folder from a commit", "git checkout HEAD~2 -- docs"),
     Row("restore of worktree and index", "git restore -SW ."),
     Row("restore of the index only", "git restore -S ."),
-    Row("switch to a branch refused", "git checkout other", short=True),
+    Row("switch to a branch with work in hand", "git checkout other", short=True),
     Row("switch to a branch", "git checkout -q other", "tidy", short=True),
     Row("switch to a branch by force", "git checkout -qf other", short=True),
     Row("switch discarding changes", "git switch -q --discard-changes feature"),
@@ -65,7 +71,7 @@ GIT_ROWS = (
     Row("mixed reset", "git reset -q HEAD~1"),
     Row("soft reset", "git reset -q --soft HEAD~1"),
     Row("keeping reset", "git reset -q --keep HEAD~1", "tidy"),
-    Row("merging reset", "git reset -q --merge HEAD"),
+    Row("merging reset", "git reset -q --merge HEAD~1", "tidy"),
     Row("clean", "git clean -qfd", leaves=SPECIALS, short=True, blind=EMPTY_FOLDERS),
     Row("clean with ignored files", "git clean -qfdx", leaves=WIPED, blind=EMPTY_FOLDERS, short=True),
     Row("clean of ignored files only", "git clean -qfdX", leaves=IGNORED, blind=EMPTY_FOLDERS),
@@ -88,7 +94,7 @@ GIT_ROWS = (
     Row("commit without a name", "git add -A; git commit -qm x; git reset -q --hard", "nameless"),
     Row("first commit", "git add -A; git commit -qm first; git rm -rq .", "unborn", blind=ODD_MODES),
     Row("removal by Git", "git rm -rqf docs src/dirty.py src/both.py"),
-    Row("removal from the index only", "git rm -rq --cached ."),
+    Row("removal from the index only", "git rm -rqf --cached ."),
     Row("move by Git", "git mv README.md docs/read.md && git mv src code"),
     Row("adding everything", "git add -A"),
     Row("sparse checkout", "git sparse-checkout set --no-cone src", "tidy", blind=ODD_MODES),
@@ -97,7 +103,9 @@ GIT_ROWS = (
     Row("submodule left", "git submodule -q deinit -f lib", "submodule", leaves=("lib",)),
     Row("submodule edited", "echo x >> lib/lib.py; rm lib/loose.txt", "submodule", leaves=("lib",)),
     Row("submodule cleaned", "git submodule -q foreach 'git reset -q --hard; git clean -qfd'", "submodule", ("lib",)),
-    Row("nested repository reset", "cd nested && git reset -q --hard && git clean -qfd", "nested", leaves=("nested",)),
+    Row(
+        "nested repository reset", "cd nested && git reset -q --hard && git clean -qfd", "nested", leaves=("nested",)
+    ),
     Row("nested repository removed", "rm -rf nested", "nested", leaves=("nested",)),
     Row("repository started inside", "git init -q docs/own; echo x > docs/own/file", leaves=("docs/own",)),
     Row("cloned repository", "git clone -q .git copy", leaves=("copy",)),
@@ -128,7 +136,7 @@ FILE_ROWS = (
     Row("truncated", ": > README.md; truncate -s 5 src/dirty.py; truncate -s 9000 data.bin"),
     Row("bytes in place", "printf XX | dd of=data.bin bs=1 seek=7 conv=notrunc status=none"),
     Row("binary growth", "head -c 200000 /dev/zero >> data.bin"),
-    Row("append to all states", "for f in README.md src/*.py staged-new.txt untracked.txt .env; do echo x >> $f; done"),
+    Row("append to all states", "for f in README.md src/*.py staged-new.txt new/tool .env; do echo x >> $f; done"),
     Row("private files opened", "chmod 644 secret.txt; chmod 777 .env", blind=ODD_MODES, short=True),
     Row("files made private", "chmod 600 README.md src/*.py untracked.txt", blind=EVERYTHING, short=True),
     Row("executable bit taken", "chmod -x run.sh new/tool", short=True),
@@ -136,11 +144,17 @@ FILE_ROWS = (
     Row("everything closed", "chmod -R go-rwx src docs run.sh", blind=EVERYTHING),
     Row("special bits", "chmod u+s run.sh; chmod g+s,o+t docs", blind=EVERYTHING),
     Row("folder closed", "chmod 700 docs; chmod 500 src/deep", blind=EVERYTHING),
-    Row("bits and bytes", "chmod 640 secret.txt; echo x >> secret.txt; chmod 755 README.md; echo > README.md", blind=ODD_MODES),
+    Row(
+        "bits and bytes",
+        "chmod 640 secret.txt; echo x >> secret.txt; chmod 755 README.md; echo > README.md",
+        blind=ODD_MODES,
+    ),
     Row("bytes of files with odd bits", "rm -f secret.txt frozen.txt", blind=ODD_MODES, short=True),
     Row("touched only", "touch README.md src/*.py untracked.txt .env", short=True),
     Row("edited and put back", "cp -p src/dirty.py ../feed/k; echo x > src/dirty.py; cat ../feed/k > src/dirty.py"),
-    Row("file to folder", "rm README.md src/dirty.py; mkdir README.md src/dirty.py; echo x > README.md/in", short=True),
+    Row(
+        "file to folder", "rm README.md src/dirty.py; mkdir README.md src/dirty.py; echo x > README.md/in", short=True
+    ),
     Row("folder to file", "rm -r docs new; echo file > docs; echo file > new", short=True),
     Row("folder to link", "mv docs texts; ln -s texts docs; rm -r src/deep; ln -s /nonexistent src/deep"),
     Row("link to folder", "rm link-folder; mkdir link-folder; echo x > link-folder/guide.md"),
@@ -155,7 +169,7 @@ FILE_ROWS = (
     Row("case of a name", "mv odd/Case.txt odd/case.txt; mv README.md readme.md"),
     Row("two files swapped", "mv src/app.py s; mv src/dirty.py src/app.py; mv s src/dirty.py"),
     Row("two folders swapped", "mv src s; mv docs src; mv s docs"),
-    Row("forms of Unicode", "mv odd/café odd/c; mv odd/café odd/café; mv odd/c odd/café"),
+    Row("forms of Unicode", FORMS),
     Row("ignore file rewritten", "echo > .gitignore", short=True),
     Row("ignore file removed", "rm .gitignore; echo x >> build/out.o", leaves=("build",), short=True),
     Row("everything ignored", "echo '*' > .gitignore; rm -rf src; echo x > fresh.txt", short=True),
@@ -167,9 +181,13 @@ FILE_ROWS = (
     Row("log written", "echo x >> app.log", leaves=("app.log",)),
     Row("ignored folder filled", "echo x > build/new.o; echo y >> build/out.o", leaves=("build",), short=True),
     Row("ignored folder removed", "rm -rf build", leaves=("build",)),
-    Row("ignored folder made", "rm -rf build; mkdir -p src/build; echo x > src/build/x.o", leaves=("build", "src/build")),
-    Row("same size, same time", KEEP_TIMES % (("README.md",) * 2 + ("printf X | dd of=README.md conv=notrunc status=none",) + ("README.md",)), short=True),
-    Row("same size, same time, untracked", KEEP_TIMES % (("untracked.txt",) * 2 + ("sed -i s/n/N/g untracked.txt",) + ("untracked.txt",))),
+    Row(
+        "ignored folder made",
+        "rm -rf build; mkdir -p src/build; echo x > src/build/x.o",
+        leaves=("build", "src/build"),
+    ),
+    Row("same size, same time", IN_PLACE, short=True),
+    Row("same size, same time, untracked", UNTRACKED_IN_PLACE),
     Row("hard link made", "ln src/app.py src/second-name; ln untracked.txt third-name"),
     Row("hard link broken", "cp hard-1.txt h; mv h hard-1.txt; echo x >> hard-1.txt"),
     Row("hard link written", "echo x >> hard-1.txt", short=True),
@@ -192,7 +210,9 @@ FILE_ROWS = (
 
 KIND_ROWS = (
     *(
-        Row(f"everything spoilt: {variant}", f"{SPOIL}; rm -rf docs untracked.txt; git checkout -q .", variant, leaves)
+        Row(
+            f"everything spoilt: {variant}", f"{SPOIL}; rm -rf docs untracked.txt; git checkout -q .", variant, leaves
+        )
         for variant, leaves in {
             "unborn": (),
             "worktree": (),
@@ -219,19 +239,26 @@ KIND_ROWS = (
     ),
     Row("line ends lost", "sed -i 's/\\r//' crlf.txt; rm README.md", "autocrlf", ("crlf.txt",), short=True),
     Row("line ends lost by attribute", "sed -i 's/\\r//' crlf.txt; rm README.md", "text-auto", ("crlf.txt",)),
-    Row("converted by Git", "git checkout -q other; git checkout -q main", "autocrlf", leaves=EVERYTHING),
+    Row("converted by Git", "git checkout -qf other; git checkout -qf main", "autocrlf", leaves=EVERYTHING),
     Row("filtered files removed", "rm README.md src/app.py", "filtered", leaves=("README.md",), short=True),
-    Row("hidden from Git", "echo x > README.md; rm src/app.py", "assume-unchanged", ("README.md", "src/app.py"), short=True),
-    Row("skipped by Git", "echo x > README.md; rm src/app.py", "skip-worktree", ("README.md", "src/app.py"), short=True),
+    Row("hidden from Git", "echo x > README.md; rm src/app.py", "assume-unchanged", HIDDEN, short=True),
+    Row("skipped by Git", "echo x > README.md; rm src/app.py", "skip-worktree", HIDDEN, short=True),
     Row("unseen bits", "chmod -x run.sh; chmod +x README.md", "file-mode-off", blind=EVERYTHING, short=True),
-    Row("hidden files told again", "git update-index --no-assume-unchanged README.md src/app.py; git checkout -qf .", "assume-unchanged", ("README.md", "src/app.py")),
+    Row("hidden files told again", TOLD_AGAIN, "assume-unchanged", HIDDEN),
     Row("a folder of sparse files made", "mkdir -p docs; echo x > docs/guide.md", "sparse"),
-    Row("same second", "printf 'def answer():\\n    return 39\\n' > src/util.py; printf 'x' > README.md", "fresh", short=True),
-    Row("same second, same size", "sed -i s/LINE/lInE/ README.md; sed -i s/cOpy/CoPy/ untracked.txt", "fresh", short=True),
+    Row("same second", "echo x >> src/util.py; printf x > README.md", "fresh", short=True),
+    Row("same second, same size", "sed -i s/LINE/lInE/ README.md; sed -i s/40/39/ src/util.py", "fresh", short=True),
     Row("subfolder removed", "rm -rf a; echo x > here; rm ../app.py ../../untracked.txt", "subfolder", short=True),
     Row("own folder removed", "rm -rf ../deep", "subfolder"),
     Row("reset from a subfolder", "git reset -q --hard; git clean -qfd ../..", "subfolder", SPECIALS, EMPTY_FOLDERS),
-    Row("reset in a linked worktree", "git reset -q --hard HEAD~1; git clean -qfd", "worktree", SPECIALS, EMPTY_FOLDERS, short=True),
+    Row(
+        "reset in a linked worktree",
+        "git reset -q --hard HEAD~1; git clean -qfd",
+        "worktree",
+        SPECIALS,
+        EMPTY_FOLDERS,
+        short=True,
+    ),
     Row("reset under hostile settings", "git reset -q --hard; git clean -qfd", "hostile", SPECIALS, EMPTY_FOLDERS),
     Row("removal under a closed umask", "rm -rf README.md src new; mkdir src", "umask-077", short=True),
     Row("commit with an intended file", "git commit -qam all; echo x >> intended.txt", "intent"),

@@ -157,9 +157,8 @@ def _hostile(room: Path) -> None:
 
 def _settle_hostile(room: Path) -> None:
     top = room / "project"
-    git(top, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "update-index", "-q", "--refresh", codes=(0, 1))
-    for mark in (room / "marks").iterdir():
-        mark.unlink()
+    quiet = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    git(top, *quiet, "update-index", "-q", "--refresh", codes=(0, 1))
 
 
 def _nameless(room: Path) -> None:
@@ -228,6 +227,24 @@ def _conflict(room: Path) -> None:
     git(room / "project", "merge", "clash", codes=(1,))
 
 
+def _small(room: Path) -> None:
+    """Build a handful of files and two branches: what the state machine can go through many times."""
+    top = room / "project"
+    (room / "outside").mkdir(parents=True)
+    (room / "marks").mkdir()
+    git(room, "init", "-q", "-b", "main", "project")
+    for key, value in {"user.name": "Somebody", "user.email": "somebody@example.org", "gc.auto": "0"}.items():
+        git(top, "config", key, value)
+    write(top, {b"a.txt": LINES, b"b.txt": LINES, b"folder/c.txt": LINES, b".gitignore": "*.db\n"})
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "first")
+    git(top, "branch", "side")
+    append(top, "a.txt", "more on main\n")
+    git(top, "commit", "-qam", "second")
+    append(top, "b.txt", "not committed\n")
+    write(top, {b"untracked.txt": LINES, b"own.db": LINES})
+
+
 def _settle_fresh(room: Path) -> None:
     """Stage, commit and edit within the same moment as the command: every index entry is racy."""
     top = room / "project"
@@ -261,6 +278,7 @@ VARIANTS = {
     "fresh": Variant(_plain, _settle_fresh),
     "subfolder": Variant(_plain, folder="src/deep"),
     "umask-077": Variant(_plain, umask=0o077),
+    "small": Variant(_small),
 }
 
 
@@ -285,6 +303,8 @@ class Rooms:
         room.mkdir(parents=True)
         copy_room(template, room)
         variant.settle(room)
+        for mark in (room / "marks").iterdir():
+            mark.unlink()
         return variant
 
 
