@@ -105,23 +105,9 @@ def started(project: Path, log: Path, *command: str) -> list[str]:
 
 
 def python_files() -> list[Path]:
-    """Every Python file of the checkout, scripts included, as Git lists them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    paths = [ROOT / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
-    return [path for path in paths if path.is_file() and is_python(path)]
-
-
-def is_python(path: Path) -> bool:
-    """Whether the file is Python by its name or by its first line."""
-    if path.suffix == ".py":
-        return True
-    with path.open("rb") as file:
-        return not path.suffix and b"python" in file.readline() and path.parent.name == "scripts"
+    """Every Python file of the checkout, the developer commands included."""
+    files = [ROOT / "src" / "ckpt_run" / "__init__.py", *(ROOT / "scripts").iterdir()]
+    return files + [path for folder in (*FOLDERS, "tests") for path in (ROOT / folder).rglob("*.py")]
 
 
 def bare_imports(source: str) -> list[str]:

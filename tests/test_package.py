@@ -45,19 +45,13 @@ def quietly(argv: list[str], *, cwd: Path, environment: dict[str, str] | None = 
     return ended.stdout
 
 
-def tracked_copy(place: Path) -> Path:
-    """Copy what Git tracks, links as links: no build folder of an earlier day can leak into the wheel."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split(b"\0")):
-        source, target = ROOT / os.fsdecode(name), place / os.fsdecode(name)
-        if os.path.lexists(source):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+def checkout_copy(place: Path) -> Path:
+    """Copy what a build reads, links as links: no build folder of an earlier day can leak into the wheel."""
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", "node_modules")
+    for folder in ("shim", "capture", "integration", "src"):
+        shutil.copytree(ROOT / folder, place / folder, symlinks=True, ignore=unwanted)
+    for file in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"):
+        shutil.copy2(ROOT / file, place / file)
     return place
 
 
@@ -65,7 +59,7 @@ def tracked_copy(place: Path) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Build the sdist and, from it, the wheel; install the wheel in an empty virtual environment."""
     place = tmp_path_factory.mktemp("package")
-    checkout = tracked_copy(place / "checkout")
+    checkout = checkout_copy(place / "checkout")
     output = place / "dist"
     quietly([sys.executable, "-m", "build", "--outdir", str(output)], cwd=checkout, environment=PIP_ENVIRONMENT)
     (sdist,), (wheel,) = list(output.glob("*.tar.gz")), list(output.glob("*.whl"))

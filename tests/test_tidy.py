@@ -52,8 +52,9 @@ TEXT_ENDINGS = {
 
 def tracked() -> list[Path]:
     """Files of the checkout as Git lists them, those not yet added included, relative to it."""
+    # Somebody else may own the checkout, as on many build machines; safe.directory counts from Git 2.37 here.
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
