@@ -1,0 +1,1 @@
+"""Faults by script: the disk fails, or the process dies, at each operation in turn."""
