@@ -1,0 +1,352 @@
+"""What was there before: Git's answer, a survey of the files, and copies of what Git does not hold.
+
+Order, and why: the private repository first, for it freezes the rules; then Git is asked while we survey; then the
+copies are written and made durable. Only then may the command start. A file that somebody writes meanwhile has a
+timestamp from after the start and is copied even where Git called it clean.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ckpt_run.capture import index as git_index
+from ckpt_run.capture import worktree
+from ckpt_run.capture.copies import Copied, Copier, Limits, Memory, Uncopied, is_recent, link_packs, unflat
+from ckpt_run.capture.errors import GitError
+from ckpt_run.capture.git import Discovery, Repository, parse_status
+from ckpt_run.capture.moved import ReferencesSeen, references
+from ckpt_run.capture.private import PrivateRepository, make_private_repository
+from ckpt_run.capture.spool import store_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from ckpt_run.capture.git import Status
+    from ckpt_run.capture.index import Index
+    from ckpt_run.capture.model import Fingerprint, Path
+    from ckpt_run.capture.project import Project
+    from ckpt_run.capture.spool import Spool
+    from ckpt_run.capture.worktree import Survey, Tree
+
+LEFT_OUT_SUFFIXES = (b".log", b".pyc", b".pyo", b".o", b".obj", b".class", b".tmp", b".swp", b"~", b".DS_Store")
+"""Ignored files that hold nothing precious: a program makes them again."""
+_NESTED_MAX = 32
+
+
+class Part:
+    """One repository of a project: the project's own (`prefix` empty), or one nested in it (`prefix` ends in /)."""
+
+    __slots__ = ("_index", "index_fingerprint", "prefix", "private", "references", "repository")
+
+    def __init__(
+        self,
+        prefix: bytes,
+        repository: Repository,
+        private: PrivateRepository,
+        index_fingerprint: Fingerprint | None,
+        seen: ReferencesSeen,
+    ) -> None:
+        """Hold the facts; `index_fingerprint` is of the repository's own index as it was copied."""
+        self.prefix = prefix
+        self.repository = repository
+        self.private = private
+        self.index_fingerprint = index_fingerprint
+        self.references = seen
+        self._index: Index | None = None
+
+    @property
+    def index(self) -> Index:
+        """The index as Git refreshed it before the run. Raises `index.NotAnIndex`."""
+        if self._index is None:
+            oid_bytes = 32 if self.repository.settings.get(b"extensions.objectformat") == b"sha256" else 20
+            self._index = git_index.parse(_read(self.private.index), oid_bytes=oid_bytes)
+            if self._index.is_split:
+                self.private.unsplit_index()
+                self._index = git_index.parse(_read(self.private.index), oid_bytes=oid_bytes)
+        return self._index
+
+    def flat(self) -> Any:
+        """As a value that marshal can write."""
+        at = self.repository
+        facts = (at.top, at.git_dir, at.common_dir, at.head, at.settings)
+        return (self.prefix, facts, self.private.folder, self.index_fingerprint, self.references.flat())
+
+
+class Baseline:
+    """What was known of the worktree just before the run. Paths are relative to the project's top level.
+
+    `survey` is None where the project has too many files for one; `started_ns` is when the first look began.
+    """
+
+    __slots__ = (
+        "changed",
+        "copied",
+        "ignored_files",
+        "ignored_folders",
+        "parts",
+        "project",
+        "started_ns",
+        "survey",
+        "uncopied",
+        "unlooked",
+        "untracked",
+    )
+
+    def __init__(self, project: Project, started_ns: int) -> None:
+        """Start with nothing known."""
+        self.project = project
+        self.started_ns = started_ns
+        self.parts: list[Part] = []
+        self.changed: set[Path] = set()
+        self.untracked: set[Path] = set()
+        self.ignored_files: set[Path] = set()
+        self.ignored_folders: set[Path] = set()
+        self.copied: dict[Path, Copied] = {}
+        self.uncopied: dict[Path, Uncopied] = {}
+        self.unlooked: set[Path] = set()
+        self.survey: Survey | None = None
+
+    def part_of(self, path: Path) -> Part:
+        """The innermost repository that the path belongs to."""
+        best = self.parts[0]
+        for part in self.parts[1:]:
+            if path.startswith(part.prefix) and len(part.prefix) > len(best.prefix):
+                best = part
+        return best
+
+    def add_status(self, prefix: bytes, status: Status) -> None:
+        """Take in Git's answer about one repository."""
+        self.changed.update(prefix + path for path in status.changed)
+        self.untracked.update(prefix + path for path in status.untracked)
+        self.ignored_files.update(prefix + path for path in status.ignored_files)
+        self.ignored_folders.update(prefix + path for path in status.ignored_folders)
+
+    def flat(self) -> Any:
+        """As a value that marshal can write; the survey is kept apart."""
+        return (
+            self.project.top,
+            self.started_ns,
+            [part.flat() for part in self.parts],
+            *(list(paths) for paths in (self.changed, self.untracked, self.ignored_files, self.ignored_folders)),
+            {path: copy.flat() for path, copy in self.copied.items()},
+            {path: (why.reason, why.numbers, why.fingerprint) for path, why in self.uncopied.items()},
+            list(self.unlooked),
+        )
+
+
+def unflat_baseline(value: Any, project: Project, environment: Mapping[bytes, bytes]) -> Baseline:
+    """Read back what `Baseline.flat` gave; the survey is None."""
+    _, started, parts, changed, untracked, files, folders, copied, uncopied, unlooked = value
+    baseline = Baseline(project, started)
+    for prefix, facts, private, fingerprint, seen in parts:
+        repository = Repository(*facts)
+        asked = PrivateRepository(private, repository.top, repository.common_dir, environment)
+        baseline.parts.append(Part(prefix, repository, asked, fingerprint, ReferencesSeen(*seen)))
+    for mine, theirs in (
+        (baseline.changed, changed),
+        (baseline.untracked, untracked),
+        (baseline.ignored_files, files),
+        (baseline.ignored_folders, folders),
+        (baseline.unlooked, unlooked),
+    ):
+        mine.update(theirs)
+    baseline.copied = {path: unflat(flat) for path, flat in copied.items()}
+    baseline.uncopied = {path: Uncopied(*why) for path, why in uncopied.items()}
+    return baseline
+
+
+def take(
+    project: Project,
+    repository: Repository,
+    environment: Mapping[bytes, bytes],
+    spool: Spool,
+    limits: Limits,
+    *,
+    protect_ignored: bool,
+) -> tuple[Baseline, Memory, int]:
+    """Take the baseline, its copies written into the spool (not yet durable).
+
+    Gives it with the memory to keep for the next run and the number of bytes written. Raises GitError when Git
+    cannot answer, StoreError when the store cannot be written.
+    """
+    baseline = Baseline(project, time.time_ns())
+    memory = Memory(project.memory)
+    with worktree.Reader(project.top) as tree:
+        try:
+            _ask(baseline, memory, tree, repository, environment, spool, limits)
+            copier = Copier(tree, spool.fd, spool.pack, memory.copied, limits, baseline.started_ns)
+            _copy(baseline, copier, protect_ignored=protect_ignored)
+            if gone := link_packs(copier.copied, memory.packs, spool.folder + b"/packs") - {spool.pack}:
+                _copy_again(copier, gone, baseline)
+        except OSError as error:
+            raise store_error(error, spool.folder) from error
+    baseline.copied = copier.copied
+    baseline.uncopied = copier.uncopied
+    return baseline, memory, copier.written
+
+
+def _ask(
+    baseline: Baseline,
+    memory: Memory,
+    tree: Tree,
+    repository: Repository,
+    environment: Mapping[bytes, bytes],
+    spool: Spool,
+    limits: Limits,
+) -> None:
+    """Ask Git about the project and the repositories nested in it, and survey the files meanwhile."""
+    part = _part(b"", repository, environment, spool, memory)
+    baseline.parts.append(part)
+    asking = part.private.status()
+    survey = _survey_or_none(part, tree, limits, memory.ignored_folders)
+    status = parse_status(asking.answer())
+    baseline.add_status(b"", status)
+    if survey is None and baseline.ignored_folders - memory.ignored_folders:
+        survey = _survey_or_none(part, tree, limits, baseline.ignored_folders)
+    nested = _nested(part, status, survey, baseline.ignored_folders)
+    _ask_nested(baseline, nested, environment, spool, memory)
+    if survey is not None and not _settle(survey, tree, limits, memory.ignored_folders, baseline.ignored_folders):
+        survey = None
+    baseline.survey = survey
+
+
+def _part(
+    prefix: bytes, repository: Repository, environment: Mapping[bytes, bytes], spool: Spool, memory: Memory
+) -> Part:
+    number = b"%d" % len(os.listdir(spool.folder))
+    fingerprint = index_fingerprint(repository)
+    private = make_private_repository(
+        repository,
+        spool.folder + b"/git" + number,
+        environment,
+        index=None if prefix else memory.claim_index(fingerprint),
+    )
+    return Part(prefix, repository, private, fingerprint, references(repository))
+
+
+def index_fingerprint(repository: Repository) -> Fingerprint | None:
+    """The fingerprint of the repository's own index; None when there is none yet."""
+    try:
+        return worktree.fingerprint_of(os.stat(repository.git_dir + b"/index"))
+    except OSError:
+        return None
+
+
+def _survey_or_none(part: Part, tree: Tree, limits: Limits, left_out: set[Path]) -> Survey | None:
+    if git_index.count_entries(_read(part.private.index, 12)) > limits.survey_files_max:
+        return None
+    try:
+        return worktree.survey(tree, files_max=limits.survey_files_max, left_out=left_out)
+    except worktree.SurveyTooLarge:
+        return None
+
+
+def _nested(part: Part, status: Status, survey: Survey | None, ignored: set[Path]) -> list[Path]:
+    """The folders with a repository of their own, outermost first."""
+    if survey is not None:
+        found = {path for path in survey.nested if not is_below(path, ignored)}
+    else:
+        found = set(status.nested)
+        if os.path.lexists(part.repository.top + b"/.gitmodules"):
+            found.update(part.private.staged_folders())
+    return sorted(found)
+
+
+def is_below(path: Path, folders: set[Path]) -> bool:
+    """Say whether the path is one of the folders or lies below one."""
+    if not folders:
+        return False
+    while path:
+        if path in folders:
+            return True
+        path = path.rpartition(b"/")[0]
+    return False
+
+
+def _ask_nested(
+    baseline: Baseline, nested: list[Path], environment: Mapping[bytes, bytes], spool: Spool, memory: Memory
+) -> None:
+    top = baseline.project.top
+    looked = nested[:_NESTED_MAX]
+    baseline.unlooked.update(nested[_NESTED_MAX:])
+    discoveries = [(path, Discovery(top + b"/" + path, environment)) for path in looked]
+    asking = []
+    for path, discovery in discoveries:
+        try:
+            repository = discovery.finish()
+            if repository.top != top + b"/" + path:
+                baseline.unlooked.add(path)  # its repository is broken: Git found the one around it
+                continue
+            part = _part(path + b"/", repository, environment, spool, memory)
+        except GitError:
+            baseline.unlooked.add(path)
+            continue
+        asking.append((part, part.private.status()))
+    for part, process in asking:
+        try:
+            baseline.add_status(part.prefix, parse_status(process.answer()))
+        except GitError:
+            baseline.unlooked.add(part.prefix.rstrip(b"/"))
+            continue
+        baseline.parts.append(part)
+
+
+def _settle(survey: Survey, tree: Tree, limits: Limits, guessed: set[Path], ignored: set[Path]) -> bool:
+    """Make the survey, made with guessed ignored folders, one with the right ones; False when it grows too large."""
+    for path in ignored - guessed:
+        prefix = path + b"/"
+        for paths in (survey.files, survey.folders):
+            for inner in [inner for inner in paths if inner.startswith(prefix)]:
+                del paths[inner]
+    for path in guessed - ignored:
+        if path not in survey.folders:
+            continue
+        try:
+            more = worktree.survey(tree, files_max=limits.survey_files_max, left_out=ignored, start=path)
+        except worktree.SurveyTooLarge:
+            return False
+        survey.files.update(more.files)
+        survey.folders.update(more.folders)
+        survey.nested |= more.nested
+        survey.unread |= more.unread
+    return True
+
+
+def _copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
+    """Copy what Git does not hold, the most precious first."""
+    fingerprints = baseline.survey.files if baseline.survey is not None else None
+    if fingerprints is not None:
+        fingerprints = {**fingerprints, **(baseline.survey.folders if baseline.survey else {})}
+    copier.copy(sorted(baseline.changed), fingerprints)
+    copier.copy(sorted(baseline.untracked), fingerprints)
+    if baseline.survey is not None:
+        since = baseline.started_ns
+        recent = [path for path, seen in baseline.survey.files.items() if is_recent(seen, since)]
+        copier.copy(_not_ignored(recent, baseline), fingerprints)
+    if protect_ignored:
+        precious = [path for path in baseline.ignored_files if not path.endswith(LEFT_OUT_SUFFIXES)]
+        copier.copy(sorted(precious), fingerprints)
+
+
+def _not_ignored(paths: Iterable[Path], baseline: Baseline) -> list[Path]:
+    return [path for path in paths if path not in baseline.ignored_files]
+
+
+def _copy_again(copier: Copier, gone: set[bytes], baseline: Baseline) -> None:
+    """Copy anew what lay in packs that another run took away between our look and our link."""
+    lost = [path for path, copy in copier.copied.items() if copy.pack in gone]
+    for path in lost:
+        del copier.copied[path]
+    copier.forget(gone)
+    copier.copy(lost, baseline.survey.files if baseline.survey is not None else None)
+
+
+def _read(path: bytes, size: int = -1) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read() if size < 0 else file.read(size) or b""
+    except FileNotFoundError:
+        return b""

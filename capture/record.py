@@ -1,0 +1,236 @@
+"""From what may have changed to what a run's record holds: its changes and the bytes that Undo needs.
+
+Also closes a run whose wrapper died, from its spool.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ckpt_run.capture import aftermath, before, changes, worktree
+from ckpt_run.capture.baseline import unflat_baseline
+from ckpt_run.capture.changes import After
+from ckpt_run.capture.copies import read_checked, write_checked
+from ckpt_run.capture.model import Change, Entry, Kind, Run, State
+from ckpt_run.capture.moved import moved
+from ckpt_run.capture.reasons import Reason
+from ckpt_run.capture.spool import abandoned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ckpt_run.capture.baseline import Baseline
+    from ckpt_run.capture.before import Before
+    from ckpt_run.capture.copies import Limits
+    from ckpt_run.capture.model import Path
+    from ckpt_run.capture.project import Project
+    from ckpt_run.capture.spool import Spool
+    from ckpt_run.capture.worktree import Tree
+
+MERGE_BYTES_MAX = 1 << 20
+"""A larger text is not merged, and its bytes after the run are not kept."""
+_DIGEST_BYTES_MAX = 1 << 30  # a file over this is not read for its digest: a gap
+_AFTER_SHARE = 4  # the part of the project's budget that bytes from after the run may take
+
+
+class Recorded:
+    """What the record of a run holds: its changes, the bytes by digest, what moved in Git."""
+
+    __slots__ = ("changes", "contents", "git_moved")
+
+    def __init__(self, found: list[Change], contents: dict[bytes, bytes], git_moved: list[str]) -> None:
+        """Hold the three."""
+        self.changes = found
+        self.contents = contents
+        self.git_moved = git_moved
+
+
+def recorded(baseline: Baseline, spool: Spool, limits: Limits) -> Recorded:
+    """Find out what the run changed and gather the bytes that Undo and a merge need. Raises OSError."""
+    tree = _tree(baseline.project.top, spool)
+    try:
+        touched = aftermath.touched(baseline, tree)
+        paths = touched.paths | _missing_parents(touched.paths, baseline)
+        befores = before.before_all(baseline, paths, spool)
+        afters = {path: _after(tree, path) for path in befores}
+        doubts = _doubts(touched.doubtful, tree)
+    finally:
+        tree.close()
+    found = changes.between(befores, afters) + doubts + changes.gaps(touched.gaps)
+    if touched.is_blind:
+        found += changes.gaps({b".": (Reason.GIT_BLIND, {})})
+    contents = _contents(found, befores, afters, limits)
+    part = baseline.parts[0]
+    return Recorded(found, contents, moved(part.repository, part.references))
+
+
+def _tree(top: bytes, spool: Spool) -> Tree:
+    """The project's files; where the command took even the top level away, an empty folder stands for it."""
+    try:
+        return worktree.Reader(top)
+    except FileNotFoundError:
+        nothing = spool.folder + b"/nothing"
+        os.mkdir(nothing, 0o700)
+        return worktree.Reader(nothing)
+
+
+def _missing_parents(paths: Iterable[Path], baseline: Baseline) -> set[Path]:
+    """The folders above new paths that the run may have made, in a project without a survey."""
+    if baseline.survey is not None:
+        return set()
+    found: set[Path] = set()
+    for path in paths:
+        folder = path.rpartition(b"/")[0]
+        while folder and folder not in found:
+            if not before.is_born_since(baseline, folder):
+                break
+            found.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    return found
+
+
+def _doubts(paths: Iterable[Path], tree: Tree) -> list[Change]:
+    """Files with the same bytes but new metadata, where permission bits that Git does not keep may have changed."""
+    usual = {before.git_mode(executable=False), before.git_mode(executable=True)}
+    found = []
+    for path in sorted(paths):
+        status = tree.status(path)
+        if status is None or not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) in usual:
+            continue
+        was = Entry(Kind.FILE, size=status.st_size)
+        now = Entry(Kind.FILE, mode=stat.S_IMODE(status.st_mode), size=status.st_size)
+        found.append(Change(path, was, now, reason=Reason.PERMISSIONS_UNKNOWN))
+    return found
+
+
+def _after(tree: Tree, path: Path) -> After:
+    """Read what stands at the path now; small text with its bytes, for a merge may need them."""
+    try:
+        status = tree.status(path)
+        small = status is not None and status.st_size <= MERGE_BYTES_MAX
+        if small:
+            copy = tree.copy(path, limit_bytes=_DIGEST_BYTES_MAX)
+            is_text = copy.entry.kind == Kind.FILE and b"\0" not in copy.data
+            return After(copy.entry, data=copy.data if is_text else None)
+        return After(tree.entry(path, limit_bytes=_DIGEST_BYTES_MAX))
+    except worktree.TooLarge as large:
+        numbers = {"size_bytes": large.size_bytes, "limit_bytes": _DIGEST_BYTES_MAX}
+        return After(Entry(Kind.FILE, size=large.size_bytes), reason=Reason.TOO_LARGE, numbers=numbers)
+    except worktree.ChangedWhileRead:
+        return After(Entry(Kind.FILE), reason=Reason.CHANGED_WHILE_READ)
+    except OSError as error:
+        return After(Entry(Kind.FILE), reason=Reason.UNREADABLE, numbers={"cause": error.strerror or ""})
+
+
+def _contents(
+    found: list[Change], befores: Mapping[Path, Before], afters: Mapping[Path, After], limits: Limits
+) -> dict[bytes, bytes]:
+    """Gather the bytes by digest within the budget.
+
+    Over it, bytes from before the run that are a blob of Git's stay with Git alone (their entry names the blob);
+    others are a gap; bytes from after the run are left out.
+    """
+    contents: dict[bytes, bytes] = {}
+    used = 0
+    for change in found:
+        data = befores[change.path].data if change.path in befores else None
+        digest = change.before.digest
+        if change.reason is not None or data is None or digest is None or digest in contents:
+            continue
+        if used + len(data) > limits.project_bytes_max or len(contents) >= aftermath.POINT_FILES_MAX:
+            if change.before.oid is None:
+                change.reason = Reason.BUDGET
+                change.numbers = {"limit_bytes": limits.project_bytes_max}
+            continue
+        contents[digest] = data
+        used += len(data)
+    room = min(limits.project_bytes_max - used, limits.project_bytes_max // _AFTER_SHARE)
+    for change in found:
+        data = afters[change.path].data if change.path in afters else None
+        digest = change.after.digest
+        if change.reason is None and data is not None and digest is not None and digest not in contents:
+            if len(data) > room:
+                continue
+            contents[digest] = data
+            room -= len(data)
+    return contents
+
+
+def begin_record(run: Run, baseline: Baseline) -> object:
+    """The begin record of a run, as a value for the spool."""
+    about = (run.id, run.argv, run.cwd, run.started_ns, run.label, run.session, run.turn, run.point_id)
+    return (about, baseline.flat())
+
+
+def keep_survey(baseline: Baseline, folder: bytes) -> None:
+    """Keep the survey in the run's folder, while the command runs, for the case that the wrapper is killed."""
+    survey = baseline.survey
+    if survey is not None:
+        value = (survey.files, survey.folders, list(survey.nested), list(survey.unread))
+        write_checked(folder + b"/survey", value)
+
+
+def _kept_survey(folder: bytes) -> worktree.Survey | None:
+    value = read_checked(folder + b"/survey")
+    if value is None:
+        return None
+    survey = worktree.Survey()
+    survey.files, survey.folders = value[0], value[1]
+    survey.nested, survey.unread = set(value[2]), set(value[3])
+    return survey
+
+
+def close_interrupted(
+    project: Project,
+    environment: Mapping[bytes, bytes],
+    limits: Limits,
+    points_max: int,
+    survivors: Callable[[str, int], list[tuple[int, str]]],
+) -> list[Run]:
+    """Record the runs whose wrapper died, as interrupted; gives them, oldest first.
+
+    `survivors` tells the processes of a run (its id, its start in nanoseconds) that are still alive. Raises
+    StoreError, GitError.
+    """
+    closed = []
+    for dead in abandoned(project):
+        if dead.record is None:
+            dead.spool.remove()
+            continue
+        about, flat = dead.record
+        baseline = unflat_baseline(flat, project, environment)
+        baseline.survey = _kept_survey(dead.spool.folder)
+        run_id, argv, cwd, started_ns, label, session, turn, point_id = about
+        found = recorded(baseline, dead.spool, limits)
+        run = Run(
+            run_id,
+            argv,
+            cwd,
+            started_ns,
+            ended_ns=time.time_ns(),
+            state=State.INTERRUPTED,
+            changes=found.changes,
+            git_moved=found.git_moved,
+            background=survivors(run_id, started_ns),
+            label=label,
+            session=session,
+            turn=turn,
+            point_id=point_id,
+        )
+        save(project, run, found.contents, points_max, limits.project_bytes_max)
+        dead.spool.remove()
+        closed.append(run)
+    return closed
+
+
+def save(project: Project, run: Run, contents: Mapping[bytes, bytes], points_max: int, bytes_max: int) -> None:
+    """Put the run's record into the store; a run that changed nothing leaves none. Raises StoreError."""
+    if not run.changes:
+        return
+    from ckpt_run.capture.store import open_store  # sqlite3 costs 6 ms, and most commands change nothing
+
+    with open_store(project.folder, create=True, points_max=points_max, bytes_max=bytes_max) as store:
+        store.record_run(run, contents)
