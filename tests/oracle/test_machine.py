@@ -9,7 +9,7 @@ from pathlib import Path
 
 import hypothesis
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from .machine import Done, fold, lost_words, user_words
 from .stage import TOOLS, Ended, Stage, ancestors
@@ -18,8 +18,8 @@ from .variants import Rooms
 
 LONG = bool(os.environ.get("CKPT_LONG"))
 SETTINGS = hypothesis.settings(
-    max_examples=150 if LONG else 5,
-    stateful_step_count=30 if LONG else 14,
+    max_examples=150 if LONG else 12,
+    stateful_step_count=30 if LONG else 12,
     derandomize=not LONG,
     database=None,
     deadline=None,
@@ -76,18 +76,15 @@ class UndoMachine(RuleBasedStateMachine):
         self._redo: tuple[Tree, list[Done]] | None = None
         self._count = 0
 
-    @initialize()
-    def nothing_yet(self) -> None:
-        assert self._ckpt("log", "--json").json["runs"] == []
-
-    @rule(step=_steps())
-    def a_command_runs(self, step: str) -> None:
+    @rule(steps=st.lists(_steps(), min_size=1, max_size=3))
+    def a_command_runs(self, steps: list[str]) -> None:
+        command = self._marked("; ".join(steps), "command")
         before = snapshot(self._stage.top)
-        ended = self._run(str(TOOLS / "ckpt-run"), "--", "sh", "-c", self._marked(step, "command"))
+        ended = self._run(str(TOOLS / "ckpt-run"), "--", "sh", "-c", command)
         assert ended.code != 125, ended
         after = snapshot(self._stage.top)
         fresh = self._fresh_ids()
-        assert len(fresh) == 1 or (not fresh and before.entries == after.entries), (step, fresh)
+        assert len(fresh) == 1 or (not fresh and before.entries == after.entries), (command, fresh)
         if fresh:
             self._runs.append(Done(fresh[0], before, after, user_words(self._stage.top)))
         self._redo = None
@@ -98,22 +95,31 @@ class UndoMachine(RuleBasedStateMachine):
         self._redo = None
 
     @precondition(lambda self: self._open())
+    @rule(data=st.data())
+    def the_user_works_where_a_command_did(self, data: st.DataObject) -> None:
+        paths = sorted(data.draw(st.sampled_from(self._open())).paths) or [b"a.txt"]
+        path = shlex.quote("./" + os.fsdecode(data.draw(st.sampled_from(paths))))
+        step = data.draw(st.sampled_from(("sed -i '2s/.*/%/' {}", "echo % >> {}", "rm -rf {}", "chmod 640 {}")))
+        self._run("sh", "-c", self._marked(step.format(path), "user"))
+        self._redo = None
+
+    @precondition(lambda self: self._open())
     @rule()
     def the_newest_is_undone(self) -> None:
         run = self._open()[-1]
         self._undo([run], "undo", *([run.id] if self._unclear else []))
 
-    @precondition(lambda self: self._open())
+    @precondition(lambda self: len(self._open()) > 1)
     @rule(data=st.data())
     def one_in_the_middle_is_undone(self, data: st.DataObject) -> None:
-        run = data.draw(st.sampled_from(self._open()))
+        run = data.draw(st.sampled_from(self._open()[:-1]))
         self._undo([run], "undo", run.id)
 
     @precondition(lambda self: len(self._open()) > 1 and not self._unclear)
     @rule(data=st.data())
     def everything_from_one_on_is_undone(self, data: st.DataObject) -> None:
         runs = self._open()
-        first = data.draw(st.integers(0, len(runs) - 1))
+        first = data.draw(st.integers(0, len(runs) - 2))
         self._undo(runs[first:], "rewind", runs[first].id)
 
     @precondition(lambda self: self._redo)
@@ -175,8 +181,8 @@ class UndoMachine(RuleBasedStateMachine):
             self._undone |= ids
         elif undone.code == 4:
             self._unclear |= ids
-        self._redo = (now, runs) if undone.code == 0 and self._fresh_ids() else None
-        self._fresh_ids()
+        recorded = self._fresh_ids()
+        self._redo = (now, runs) if undone.code == 0 and recorded else None
 
     def _fresh_ids(self) -> list[str]:
         """Return the ids that the log shows for the first time."""
