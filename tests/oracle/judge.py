@@ -51,8 +51,9 @@ def _play_bare(stage: Stage, command: str) -> tuple[Ended, Tree]:
 def _transparent(bare: Ended, ended: Ended, gaps: Mapping[bytes, str]) -> None:
     code = 128 - bare.code if bare.code < 0 else bare.code
     assert ended.code == code, f"exit code {ended.code}, bare {bare.code}: {ended}"
-    assert ended.out == bare.out
-    assert (without_notes(ended.err) if gaps else ended.err) == bare.err
+    assert ended.out == bare.out, f"stdout {ended.out!r}, bare {bare.out!r}"
+    err = without_notes(ended.err) if gaps else ended.err
+    assert err == bare.err, f"stderr {err!r}, bare {bare.err!r}"
 
 
 def _listed(before: Tree, after: Tree, point: Mapping[str, Any] | None) -> None:

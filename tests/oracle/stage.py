@@ -39,8 +39,9 @@ class Ended(NamedTuple):
 class Stage:
     """One room with a project in it, always at the same path, so that two copies print the same."""
 
-    def __init__(self, rooms: Rooms, base: Path, name: str) -> None:
-        """Copy the variant `name` to `base / "room"`."""
+    def __init__(self, rooms: Rooms, base: Path, name: str, tools: Path = TOOLS) -> None:
+        """Copy the variant `name` to `base / "room"`; try the programs in the folder `tools`."""
+        self.tools = tools
         self._rooms, self._base, self._name = rooms, base, name
         self.room = base / "room"
         self.top = self.room / "project"
@@ -81,11 +82,11 @@ class Stage:
 
     def wrapped(self, command: str) -> Ended:
         """Run a shell command with the wrapper."""
-        return self.run([str(TOOLS / "ckpt-run"), "--", "sh", "-c", command])
+        return self.run([str(self.tools / "ckpt-run"), "--", "sh", "-c", command])
 
     def ckpt(self, *argv: str) -> Ended:
         """Run a verb of `ckpt`."""
-        return self.run([str(TOOLS / "ckpt"), *argv])
+        return self.run([str(self.tools / "ckpt"), *argv])
 
     def point(self) -> dict[str, Any] | None:
         """Return what `ckpt show --json` says of the newest point, None when there is none."""

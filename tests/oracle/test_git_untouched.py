@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .stage import TOOLS, Stage
+from .stage import Stage
 from .tree import git_state, snapshot
 from .variants import VARIANTS
 
@@ -79,10 +79,10 @@ def test_variables_of_a_hook_are_kept_from_our_git_and_given_to_the_command(stag
     held = other.stat().st_mtime_ns
     variables = {"GIT_INDEX_FILE": str(other), "GIT_DIR": str(stage.top / ".git"), "GIT_PREFIX": "src/"}
     before, tree = git_state(stage.top), snapshot(stage.top)
-    words = [str(TOOLS / "ckpt-run"), "--", "sh", "-c", f"{COMMAND}; echo $GIT_INDEX_FILE $GIT_DIR $GIT_PREFIX"]
+    words = [str(stage.tools / "ckpt-run"), "--", "sh", "-c", f"{COMMAND}; echo $GIT_INDEX_FILE $GIT_DIR $GIT_PREFIX"]
     ended = stage.run(words, variables)
     assert ended.out.decode().split() == list(variables.values())
-    undone = stage.run([str(TOOLS / "ckpt"), "undo", "--yes"], variables)
+    undone = stage.run([str(stage.tools / "ckpt"), "undo", "--yes"], variables)
     assert undone.code == 0, undone
     assert git_state(stage.top) == before
     assert other.stat().st_mtime_ns == held

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from .machine import Done, fold, lost_words, user_words
-from .stage import TOOLS, Ended, Stage, ancestors
+from .stage import Ended, Stage, ancestors
 from .tree import Tree, changed, git_state, rewritten, snapshot
 from .variants import Rooms
 
@@ -80,7 +80,7 @@ class UndoMachine(RuleBasedStateMachine):
     def a_command_runs(self, steps: list[str]) -> None:
         command = self._marked("; ".join(steps), "command")
         before = snapshot(self._stage.top)
-        ended = self._run(str(TOOLS / "ckpt-run"), "--", "sh", "-c", command)
+        ended = self._run(str(self._stage.tools / "ckpt-run"), "--", "sh", "-c", command)
         assert ended.code != 125, ended
         after = snapshot(self._stage.top)
         fresh = self._fresh_ids()
@@ -196,7 +196,7 @@ class UndoMachine(RuleBasedStateMachine):
         return step.replace("%", f"{who}-{self._count}")
 
     def _ckpt(self, *words: str) -> Ended:
-        return self._run(str(TOOLS / "ckpt"), *words)
+        return self._run(str(self._stage.tools / "ckpt"), *words)
 
     def _run(self, *argv: str) -> Ended:
         return self._stage.run(argv, self._home)
