@@ -11,20 +11,18 @@ from typing import Any
 
 from .errors import CkptError, Fault
 from .model import Path, Point, Run
-from .rows import change_from, run_from, unpack_text, unpack_words
+from .rows import pack_run, run_in, seal_of, unpack_text, unpack_words
 from .summary import RunSummary, Summary
 
 ID_PREFIX_MIN = 4
 
 
 def run_of(db: sqlite3.Connection, row: Any) -> Run:
-    """Complete a row of `run` with its point's id, its changes and what it undoes."""
-    point_id = db.execute("SELECT id FROM point WHERE seq = ?", (row["point"],)).fetchone()[0]
-    changes = [
-        change_from(each) for each in db.execute("SELECT * FROM change WHERE run = ? ORDER BY seq", (row["seq"],))
-    ]
-    undoes = [each[0] for each in db.execute("SELECT target FROM undoes WHERE run = ? ORDER BY seq", (row["seq"],))]
-    return run_from(row, point_id, changes, undoes)
+    """Complete a row of `run`; raises ValueError where it is not what was written."""
+    run = run_in(db, row)
+    if seal_of(pack_run(run)) != row["seal"]:
+        raise ValueError(run.id)
+    return run
 
 
 def point_of(db: sqlite3.Connection, row: Any) -> Point:

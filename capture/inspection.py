@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import struct
 from collections.abc import Iterator
 
 from .history import run_of
 from .model import Entry, Kind, Run
 from .recording import has_content, is_sound
 from .retention import Progress
-from .rows import unpack_undo
+from .rows import NO_SENSE, unpack_undo
 from .summary import Problem
 
 
@@ -71,8 +70,8 @@ def _runs(db: sqlite3.Connection, count: _Count) -> Iterator[Problem]:
         count.step()
         try:
             run = run_of(db, db.execute("SELECT * FROM run WHERE seq = ?", (seq,)).fetchone())
-        except (ValueError, KeyError, TypeError, struct.error, sqlite3.DatabaseError) as error:
-            yield Problem(Problem.ROW, run_id=run_id, cause=str(error))
+        except (*NO_SENSE, sqlite3.DatabaseError) as error:
+            yield Problem(Problem.ROW, run_id=run_id, cause=_words(error))
             continue
         yield from _missing(db, run)
 
@@ -84,12 +83,12 @@ def _missing(db: sqlite3.Connection, run: Run) -> Iterator[Problem]:
 
 
 def _undos(db: sqlite3.Connection, count: _Count) -> Iterator[Problem]:
-    for undo_id, packed in db.execute("SELECT id, record FROM open_undo ORDER BY seq").fetchall():
+    for undo_id, packed, seal in db.execute("SELECT id, record, seal FROM open_undo ORDER BY seq").fetchall():
         count.step()
         try:
-            record = unpack_undo(packed)
-        except (ValueError, KeyError, TypeError, struct.error) as error:
-            yield Problem(Problem.ROW, run_id=undo_id, cause=str(error))
+            record = unpack_undo(packed, seal)
+        except NO_SENSE as error:
+            yield Problem(Problem.ROW, run_id=undo_id, cause=_words(error))
             continue
         for step in record.steps:
             # Only a step that replaces bytes had them rescued; one that changes a mode needs none.
@@ -102,3 +101,7 @@ def _is_known(db: sqlite3.Connection, entry: Entry) -> bool:
     if entry.kind != Kind.FILE or entry.oid is not None:
         return True
     return entry.digest is not None and has_content(db, entry.digest)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, sqlite3.Error) else "a record is not what was written"

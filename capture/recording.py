@@ -7,15 +7,15 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from .errors import Fault, StoreError
-from .model import Run, UndoRecord
-from .retention import drop_unneeded
-from .rows import change_values, pack_text, pack_undo, run_values
+from .model import Path, Run, UndoRecord
+from .retention import drop_unneeded, forget_changes
+from .rows import change_values, pack_run, pack_text, pack_undo, run_in, run_values, seal_of
 from .schema import DIGEST_BYTES
 
 _INSERT_RUN = (
     "INSERT INTO run (id, point, argv, cwd, started_ns, ended_ns, exit_code, state, git_moved, background, label,"
-    " session, turn, redoes) VALUES (:id, :point, :argv, :cwd, :started_ns, :ended_ns, :exit_code, :state,"
-    " :git_moved, :background, :label, :session, :turn, :redoes)"
+    " session, turn, redoes, seal) VALUES (:id, :point, :argv, :cwd, :started_ns, :ended_ns, :exit_code, :state,"
+    " :git_moved, :background, :label, :session, :turn, :redoes, :seal)"
 )
 _INSERT_CHANGE = (
     "INSERT INTO change VALUES (NULL, :run, :path, :by, :known, :reason, :numbers, :lines_added, :lines_removed,"
@@ -32,7 +32,7 @@ def add_run(db: sqlite3.Connection, run: Run, prompt: str | None) -> int:
         (run.point_id, run.started_ns, pack_text(run.session)),
     )
     point: int = db.execute("SELECT seq FROM point WHERE id = ?", (run.point_id,)).fetchone()[0]
-    seq = db.execute(_INSERT_RUN, {**run_values(run), "point": point}).lastrowid
+    seq = db.execute(_INSERT_RUN, {**run_values(run), "point": point, "seal": seal_of(pack_run(run))}).lastrowid
     # The prompt that came first titles the point.
     db.execute(
         "UPDATE point SET recorded = ?, prompt = coalesce(prompt, ?) WHERE seq = ?", (seq, pack_text(prompt), point)
@@ -80,7 +80,9 @@ def check(digest: bytes, data: object) -> None:
 
 def add_undo(db: sqlite3.Connection, record: UndoRecord, rescue: Mapping[bytes, bytes]) -> None:
     """Add an open undo, the bytes of `rescue`, and a hold on every byte that its steps and its run name."""
-    undo = db.execute("INSERT INTO open_undo (id, record) VALUES (?, ?)", (record.id, pack_undo(record))).lastrowid
+    packed = pack_undo(record)
+    row = (record.id, packed, seal_of(packed))
+    undo = db.execute("INSERT INTO open_undo (id, record, seal) VALUES (?, ?, ?)", row).lastrowid
     add_contents(db, rescue, rescue.keys())
     held = {*rescue.keys(), *named_by(record.run)}
     held.update(each.digest for step in record.steps for each in (step.now, step.target) if each.digest is not None)
@@ -93,3 +95,11 @@ def close_undo(db: sqlite3.Connection, undo_id: str) -> None:
     held = [row[0] for row in db.execute(where, (undo_id,))]
     db.execute("DELETE FROM open_undo WHERE id = ?", (undo_id,))
     drop_unneeded(db, held)
+
+
+def forget_path(db: sqlite3.Connection, path: Path) -> None:
+    """Remove what is recorded of the path and of all below it; the runs that still have changes are sealed anew."""
+    for seq in forget_changes(db, path):
+        row = db.execute("SELECT * FROM run WHERE seq = ?", (seq,)).fetchone()
+        if row is not None:
+            db.execute("UPDATE run SET seal = ? WHERE seq = ?", (seal_of(pack_run(run_in(db, row))), seq))

@@ -72,8 +72,10 @@ def make_room(
         progress(len(oldest), len(oldest))
 
 
-def forget_path(db: sqlite3.Connection, path: Path) -> None:
+def forget_changes(db: sqlite3.Connection, path: Path) -> set[int]:
     """Remove the changes of the path and of all below it, then the runs and points that have nothing left.
+
+    Gives the seqs of the runs that it touched, some of which are gone.
 
     Runs that undid or redid stay while their point does: what is undone now must not change by forgetting.
     """
@@ -88,12 +90,16 @@ def forget_path(db: sqlite3.Connection, path: Path) -> None:
     digests = _digests((row["before_digest"], row["after_digest"]) for row in rows)
     _drop_emptied(db, touched)
     drop_unneeded(db, digests)
+    return touched
 
 
 def _drop_emptied(db: sqlite3.Connection, runs: Iterable[int]) -> None:
-    """Remove those of these runs that have no change now, and points without runs."""
+    """Remove those of these runs that have no change now, the undos whose runs are gone, and points without runs."""
     # An undo goes with the last of the runs it names; a redo with its undo. Oldest first, so that both are seen.
-    for run in sorted(runs):
+    undos = db.execute(
+        "SELECT DISTINCT run FROM undoes WHERE NOT EXISTS (SELECT 1 FROM change WHERE change.run = undoes.run)"
+    )
+    for run in sorted({*runs, *(row[0] for row in undos.fetchall())}):
         db.execute(
             "DELETE FROM run WHERE seq = :run AND NOT EXISTS (SELECT 1 FROM change WHERE run = :run)"
             " AND NOT EXISTS"

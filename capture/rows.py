@@ -1,17 +1,22 @@
 """Runs, changes, entries and undo records as rows of the store, and back, exactly: bytes stay bytes.
 
-Decides nothing and reads no file. What cannot be read back raises ValueError, KeyError or struct.error: the store
-takes each for damage.
+Decides nothing. What cannot be read back raises one of `NO_SENSE`: the store takes each for damage.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sqlite3
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .model import Change, Entry, Run, Step, UndoRecord
+from .schema import DIGEST_BYTES
+
+NO_SENSE = (ValueError, KeyError, TypeError, IndexError, struct.error)
+"""What reading a damaged row can raise."""
 
 Values = dict[str, str | int | bytes | None]
 """A row by the names of its columns."""
@@ -39,7 +44,7 @@ def unpack_words(packed: bytes) -> list[bytes]:
         (length,) = struct.unpack_from(">I", packed, at)
         at += 4 + length
         if at > len(packed):
-            raise struct.error
+            raise ValueError(packed)
         words.append(packed[at - length : at])
     return words
 
@@ -145,16 +150,38 @@ def run_from(row: Mapping[str, Any], point_id: str, changes: Sequence[Change], u
     )
 
 
-def pack_undo(record: UndoRecord) -> str:
-    """Write an undo record as one JSON text."""
-    run = record.run
+def pack_run(run: Run) -> str:
+    """Write a whole run as one JSON text, the same for the same facts."""
     facts = {
-        "id": record.id,
-        "top": record.top,
         "run": run_values(run),
         "point_id": run.point_id,
         "undoes": run.undoes,
         "changes": [change_values(change) for change in run.changes],
+    }
+    return json.dumps(facts, default=_hex)
+
+
+def seal_of(packed: str) -> bytes:
+    """Give the digest that shows whether a record is what was written: a flipped bit could name another path."""
+    return hashlib.blake2b(packed.encode("ascii"), digest_size=DIGEST_BYTES).digest()
+
+
+def run_in(db: sqlite3.Connection, row: Any) -> Run:
+    """Complete a row of `run` with its point's id, its changes and what it undoes; its seal is not looked at."""
+    point_id = db.execute("SELECT id FROM point WHERE seq = ?", (row["point"],)).fetchone()[0]
+    changes = [
+        change_from(each) for each in db.execute("SELECT * FROM change WHERE run = ? ORDER BY seq", (row["seq"],))
+    ]
+    undoes = [each[0] for each in db.execute("SELECT target FROM undoes WHERE run = ? ORDER BY seq", (row["seq"],))]
+    return run_from(row, point_id, changes, undoes)
+
+
+def pack_undo(record: UndoRecord) -> str:
+    """Write an undo record as one JSON text."""
+    facts = {
+        "id": record.id,
+        "top": record.top,
+        "run": pack_run(record.run),
         "steps": [
             {
                 "path": step.path,
@@ -168,17 +195,18 @@ def pack_undo(record: UndoRecord) -> str:
     return json.dumps(facts, default=_hex)
 
 
-def unpack_undo(packed: str) -> UndoRecord:
-    """Give back what `pack_undo` took."""
+def unpack_undo(packed: str, seal: bytes) -> UndoRecord:
+    """Give back what `pack_undo` took; raises ValueError where the seal is not that of the text."""
+    if seal_of(packed) != seal:
+        raise ValueError(packed)
     facts = json.loads(packed, object_hook=_unhex)
-    changes = [change_from(row) for row in facts["changes"]]
+    run = json.loads(facts["run"], object_hook=_unhex)
+    changes = [change_from(row) for row in run["changes"]]
     steps = [
         Step(row["path"], entry_from("now", row), entry_from("target", row), row["temporary"])
         for row in facts["steps"]
     ]
-    return UndoRecord(
-        facts["id"], facts["top"], run_from(facts["run"], facts["point_id"], changes, facts["undoes"]), steps
-    )
+    return UndoRecord(facts["id"], facts["top"], run_from(run["run"], run["point_id"], changes, run["undoes"]), steps)
 
 
 def _hex(value: object) -> dict[str, str]:

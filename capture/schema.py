@@ -79,7 +79,8 @@ CREATE TABLE run (
     label BLOB,
     session BLOB,
     turn BLOB,
-    redoes TEXT
+    redoes TEXT,
+    seal BLOB NOT NULL                    -- a digest over the run, its changes and what it undoes
 );
 CREATE INDEX run_point ON run (point);
 CREATE TABLE undoes (
@@ -114,7 +115,12 @@ CREATE TABLE content (
     bytes BLOB NOT NULL
 );
 CREATE INDEX content_size ON content (size);
-CREATE TABLE open_undo (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record TEXT NOT NULL);
+CREATE TABLE open_undo (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL,
+    seal BLOB NOT NULL
+);
 CREATE TABLE held (                       -- bytes that an open undo needs to go back or forward
     undo INTEGER NOT NULL REFERENCES open_undo (seq) ON DELETE CASCADE,
     digest BLOB NOT NULL,
@@ -124,7 +130,6 @@ CREATE INDEX held_digest ON held (digest);
 """
 TABLE_NAMES = frozenset({"meta", "point", "run", "undoes", "change", "content", "open_undo", "held"})
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NOT_WRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH)
 _NOT_NOW = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_IOERR)
 
@@ -166,7 +171,7 @@ def sound(path: bytes) -> Iterator[None]:
     except sqlite3.Error as error:
         raise StoreError(_fault_of(error), path=path, cause=str(error)) from error
     except OSError as error:
-        fault = Fault.STORE_FULL if error.errno in _NO_ROOM else Fault.STORE_NOT_WRITABLE
+        fault = Fault.STORE_FULL if error.errno in durable.NO_ROOM else Fault.STORE_NOT_WRITABLE
         raise StoreError(fault, path=path, cause=error.strerror) from error
 
 
@@ -248,6 +253,19 @@ def _create(folder: bytes) -> None:
         if os.path.lexists(os.path.join(folder, FILE_NAME + suffix)):
             raise StoreError(Fault.STORE_DAMAGED, path=folder, cause="store.db is missing")
     sibling = FILE_NAME + b".new-" + os.urandom(8).hex().encode()
+    try:
+        _write_with_log_that_works(folder, sibling)
+        _put_in_place(folder, sibling)
+    except (OSError, sqlite3.Error):
+        # Another process was first, and may have taken our sibling for a stray; its store is as good.
+        if not os.path.lexists(os.path.join(folder, FILE_NAME)):
+            raise
+    finally:
+        _remove_siblings(folder, sibling)
+    _remove_siblings(folder, FILE_NAME + b".new-")
+
+
+def _write_with_log_that_works(folder: bytes, sibling: bytes) -> None:
     path = os.path.join(folder, sibling)
     try:
         _write_tables(path, wal=not _is_on_network(folder))
@@ -256,17 +274,15 @@ def _create(folder: bytes) -> None:
             raise
         _remove_siblings(folder, sibling)
         _write_tables(path, wal=False)
+
+
+def _put_in_place(folder: bytes, sibling: bytes) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         durable.rename_new(sibling, FILE_NAME, folder=handle)
         durable.sync(handle)
-    except (FileExistsError, FileNotFoundError):
-        if not os.path.lexists(os.path.join(folder, FILE_NAME)):
-            raise
-        # Another process was first; its store is as good.
     finally:
         os.close(handle)
-        _remove_siblings(folder, FILE_NAME + b".new-")
 
 
 def _write_tables(path: bytes, *, wal: bool) -> None:
@@ -300,8 +316,12 @@ def _is_on_network(folder: bytes) -> bool:
     import psutil
 
     place = os.path.join(os.fsdecode(os.path.realpath(folder)), "")
+    try:
+        partitions = psutil.disk_partitions(all=True)
+    except (OSError, psutil.Error):
+        return True  # No /proc, say: a rollback journal is safe anywhere.
     best, kind = "", ""
-    for partition in psutil.disk_partitions(all=True):
+    for partition in partitions:
         mount = os.path.join(partition.mountpoint, "")
         if place.startswith(mount) and len(mount) >= len(best):
             best, kind = mount, partition.fstype

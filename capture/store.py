@@ -11,7 +11,6 @@ import os
 import shutil
 import sqlite3
 import stat
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -20,7 +19,7 @@ from . import history, inspection, recording, retention
 from .errors import CkptError, Fault, StoreError
 from .model import Path, Point, Run, UndoRecord
 from .retention import Progress
-from .rows import unpack_undo
+from .rows import NO_SENSE, unpack_undo
 from .schema import FILE_NAME, connection_to, sound
 from .summary import Problem, Pruned, Summary, Usage
 
@@ -91,8 +90,10 @@ class Store:
             self.db.execute("BEGIN")
             try:
                 yield self.db
-            except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
-                raise StoreError(Fault.STORE_DAMAGED, path=self.path, cause=str(error)) from error
+            except NO_SENSE as error:
+                raise StoreError(
+                    Fault.STORE_DAMAGED, path=self.path, cause="a record is not what was written"
+                ) from error
             finally:
                 if self.db.in_transaction:
                     self.db.execute("ROLLBACK")
@@ -221,7 +222,8 @@ class Store:
     def open_undos(self) -> list[UndoRecord]:
         """Give the undos that neither finished nor were abandoned, oldest first."""
         with self._reading() as db:
-            return [unpack_undo(row[0]) for row in db.execute("SELECT record FROM open_undo ORDER BY seq").fetchall()]
+            rows = db.execute("SELECT record, seal FROM open_undo ORDER BY seq").fetchall()
+            return [unpack_undo(row["record"], row["seal"]) for row in rows]
 
     # Keeping and forgetting
 
@@ -237,13 +239,18 @@ class Store:
             newest = db.execute("SELECT seq FROM point ORDER BY recorded DESC LIMIT 1").fetchone()
             current = newest[0] if newest and keep_points > 0 else None
             retention.make_room(db, keep_points, bytes_max, current=current, progress=progress)
-        with sound(self.path):
-            retention.shrink(self.db)
+        try:
+            with sound(self.path):
+                retention.shrink(self.db)
+        except StoreError as error:
+            # The points are gone all the same; a full disk or a reader only keeps the file as long as it was.
+            if error.fault == Fault.STORE_DAMAGED:
+                raise
         return self._pruned_since(before)
 
     def purge_path(self, path: Path) -> Pruned:
         """Forget for good what is recorded of the path and all below it; raises as `purge_point`."""
-        return self._purge(lambda db: retention.forget_path(db, path))
+        return self._purge(lambda db: recording.forget_path(db, path))
 
     def purge_point(self, point_id: str) -> Pruned:
         """Forget a point (its whole id) for good, with bytes that nothing else needs.
