@@ -113,7 +113,10 @@ def move(tree: Tree, step: Step, data: bytes) -> None:
     """
     with folder_of(tree, step.path) as (folder, name):
         _refuse_moved(tree, step.path, folder)
-        if not _is_expected(standing(folder, name), step.now):
+        entry = standing(folder, name)
+        if not _is_expected(entry, step.now):
+            if is_as(entry, step.target) and _has_other_names(folder, name):
+                return  # written through another name of the same file, an earlier step of the same undo
             raise Stale(step.path)
         back: list[Callable[[], None]] = []
         try:
@@ -190,6 +193,11 @@ def _swap_back(folder: int, name: bytes, sibling: bytes) -> None:
     durable.exchange(sibling, name, folder=folder)
 
 
+def _has_other_names(folder: int, name: bytes) -> bool:
+    info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return stat.S_ISREG(info.st_mode) and info.st_nlink > 1
+
+
 def _has_to_stay(folder: int, name: bytes, step: Step) -> bool:
     """Say whether the file must keep its inode: it has other names, or an owner its sibling could not get."""
     if step.now.kind != Kind.FILE or step.target.kind != Kind.FILE:
@@ -230,14 +238,18 @@ def _open_to_write(folder: int, name: bytes) -> int:
 
 def drop(tree: Tree, step: Step) -> None:
     """Remove the sibling, whose bytes are known: the old entry or the new one. Raises Stale when they are not."""
-    with folder_of(tree, step.path) as (folder, _):
-        entry = standing(folder, step.temporary)
-        if entry.kind == Kind.ABSENT:
-            return
-        if entry.content not in {step.now.content, step.target.content}:
-            raise Stale(step.path)
-        os.unlink(step.temporary, dir_fd=folder)
-        durable.sync(folder)
+    try:
+        with folder_of(tree, step.path) as (folder, _):
+            entry = standing(folder, step.temporary)
+            if entry.kind == Kind.ABSENT:
+                return
+            if entry.content not in {step.now.content, step.target.content}:
+                raise Stale(step.path)
+            os.unlink(step.temporary, dir_fd=folder)
+            durable.sync(folder)
+    except OSError as error:
+        if not is_absence(error):  # else the folder itself has gone, and the sibling before it
+            raise
 
 
 def make_folder(folder: int, name: bytes, entry: Entry) -> None:

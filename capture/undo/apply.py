@@ -25,7 +25,7 @@ from ckpt_run.capture.undo.items import Action, Held
 from ckpt_run.capture.undo.locks import locked
 from ckpt_run.capture.undo.recover import loosen, restore_folder_mode, roll_back
 from ckpt_run.capture.undo.rescue import STORED_BYTES_MAX, Rescue, Shelf, is_large
-from ckpt_run.capture.worktree import ChangedWhileRead, is_absence, kind_of
+from ckpt_run.capture.worktree import ChangedWhileRead, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -330,12 +330,7 @@ class _Steps:
 
     def _drop(self, step: Step) -> None:
         if step.path not in self._dropped:
-            try:
-                place.drop(self._tree, step)
-            except OSError as error:
-                # The folder went with the undo, and what was in it before that.
-                if not is_absence(error):
-                    raise
+            place.drop(self._tree, step)
 
 
 def _is_chmod(step: Step) -> bool:

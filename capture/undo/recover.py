@@ -100,16 +100,10 @@ def _is_done(record: UndoRecord, tree: Tree) -> bool:
             if not is_as(_standing_at(tree, step.path), step.target):
                 return False
         for step in record.steps:
-            if _folder_stands(tree, step.path):
-                place.drop(tree, step)
+            place.drop(tree, step)
     except (OSError, Stale):
         return False
     return True
-
-
-def _folder_stands(tree: Tree, path: Path) -> bool:
-    info = tree.status(path.rpartition(b"/")[0]) if b"/" in path else True
-    return info is not None
 
 
 def _standing_at(tree: Tree, path: Path) -> Entry:

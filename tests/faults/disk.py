@@ -1,0 +1,121 @@
+"""A disk that follows a script: at the n-th operation that writes, an error, or the death of the process."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from types import TracebackType
+
+import pytest
+
+from ckpt_run.capture import durable
+
+WRITING = (
+    "write",
+    "fsync",
+    "fdatasync",
+    "ftruncate",
+    "rename",
+    "link",
+    "symlink",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "chmod",
+    "fchmod",
+    "chown",
+    "fchown",
+    "setxattr",
+)
+MAKING = ("write", "open", "mkdir", "symlink", "link", "ftruncate")
+"""Operations that a full disk refuses."""
+
+
+class Died(BaseException):
+    """The process is dead: from here on it does nothing at all."""
+
+
+class FaultyDisk:
+    """Within it, operations that write are counted, and `script` says what happens at each.
+
+    `script(number, name)` gives None (it works), an errno, `"die"` (before it) or `"die after"` (after it; a write
+    is cut short).
+    """
+
+    def __init__(self, script: Callable[[int, str], int | str | None]) -> None:
+        self.script = script
+        self.count = 0
+        self.names: list[str] = []
+        self.is_dead = False
+        self._patch = pytest.MonkeyPatch()
+
+    def __enter__(self) -> FaultyDisk:
+        for name in WRITING:
+            if hasattr(os, name):
+                self._patch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+        opened = os.open
+
+        def faulty_open(path: bytes, flags: int, *rest: int, **more: int | None) -> int:
+            if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+                return self._wrapped("open", opened)(path, flags, *rest, **more)  # type: ignore[no-any-return]
+            self._refuse_the_dead()
+            return opened(path, flags, *rest, **more)  # type: ignore[arg-type]
+
+        self._patch.setattr(os, "open", faulty_open)
+        renamed = durable._rename_flags
+
+        def faulty_rename(*arguments: object) -> int:
+            try:
+                return self._wrapped("rename", renamed)(*arguments)  # type: ignore[no-any-return]
+            except OSError as error:
+                return error.errno or errno.EIO
+
+        self._patch.setattr(durable, "_rename_flags", faulty_rename)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._patch.undo()
+
+    def _refuse_the_dead(self) -> None:
+        if self.is_dead:
+            raise Died
+
+    def _wrapped(self, name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def operation(*arguments: object, **more: object) -> object:
+            self._refuse_the_dead()
+            self.count += 1
+            self.names.append(name)
+            order = self.script(self.count, name)
+            if isinstance(order, int):
+                raise OSError(order, os.strerror(order))
+            if order == "die":
+                self.is_dead = True
+                raise Died
+            if order == "die after":
+                self.is_dead = True
+                if name == "write":
+                    data = memoryview(arguments[1])  # type: ignore[arg-type]
+                    real(arguments[0], data[: len(data) // 2])
+                else:
+                    real(*arguments, **more)
+                raise Died
+            return real(*arguments, **more)
+
+        return operation
+
+
+def at(position: int, order: int | str) -> Callable[[int, str], int | str | None]:
+    """At one position only."""
+    return lambda number, _: order if number == position else None
+
+
+def full_from(position: int) -> Callable[[int, str], int | str | None]:
+    """From a position on the disk is full: nothing new can be made, but names can still go and be swapped."""
+    return lambda number, name: errno.ENOSPC if number >= position and name in MAKING else None
+
+
+def nothing(_number: int, _name: str) -> None:
+    """Everything works."""
