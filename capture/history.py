@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
 from .errors import CkptError, Fault
 from .model import Path, Point, Run
 from .rows import pack_run, run_in, seal_of, unpack_text, unpack_words
 from .summary import RunSummary, Summary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 ID_PREFIX_MIN = 4
 

@@ -9,7 +9,7 @@ from .history import run_of
 from .model import Entry, Kind, Run
 from .recording import has_content, is_sound
 from .retention import Progress
-from .rows import NO_SENSE, unpack_undo
+from .rows import NO_SENSE, ODD_RECORD, unpack_undo
 from .summary import Problem
 
 
@@ -104,4 +104,4 @@ def _is_known(db: sqlite3.Connection, entry: Entry) -> bool:
 
 
 def _words(error: Exception) -> str:
-    return str(error) if isinstance(error, sqlite3.Error) else "a record is not what was written"
+    return str(error) if isinstance(error, sqlite3.Error) else ODD_RECORD

@@ -10,13 +10,17 @@ import json
 import sqlite3
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from .model import Change, Entry, Run, Step, UndoRecord
 from .schema import DIGEST_BYTES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 NO_SENSE = (ValueError, KeyError, TypeError, IndexError, struct.error)
 """What reading a damaged row can raise."""
+ODD_RECORD = "a record is not what was written"
 
 Values = dict[str, str | int | bytes | None]
 """A row by the names of its columns."""

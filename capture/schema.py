@@ -13,11 +13,13 @@ import sqlite3
 import stat
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from . import durable
 from .errors import CkptError, Fault, StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
 
 FILE_NAME = b"store.db"
 BESIDE = (b"-wal", b"-shm", b"-journal")
@@ -161,18 +163,30 @@ def connection_to(folder: bytes, *, create: bool) -> sqlite3.Connection:
     return db
 
 
-@contextmanager
-def sound(path: bytes) -> Iterator[None]:
-    """Within it, what SQLite and the system say becomes a StoreError with its fault."""
-    try:
-        yield
-    except (sqlite3.ProgrammingError, sqlite3.InterfaceError):
-        raise  # The calling code is wrong, not the store.
-    except sqlite3.Error as error:
-        raise StoreError(_fault_of(error), path=path, cause=str(error)) from error
-    except OSError as error:
-        fault = Fault.STORE_FULL if error.errno in durable.NO_ROOM else Fault.STORE_NOT_WRITABLE
-        raise StoreError(fault, path=path, cause=error.strerror) from error
+class sound:  # noqa: N801 - a scope, named by what holds inside it
+    """Within it, what SQLite and the system say becomes a StoreError with its fault; `path` is the store's file.
+
+    A class: contextlib costs a start-up what the recording of a small run does.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (sqlite3.ProgrammingError, sqlite3.InterfaceError)):
+            return  # The calling code is wrong, not the store.
+        if isinstance(error, sqlite3.Error):
+            raise StoreError(_fault_of(error), path=self.path, cause=str(error)) from error
+        if isinstance(error, OSError):
+            fault = Fault.STORE_FULL if error.errno in durable.NO_ROOM else Fault.STORE_NOT_WRITABLE
+            raise StoreError(fault, path=self.path, cause=error.strerror) from error
 
 
 def _fault_of(error: sqlite3.Error) -> str:

@@ -8,20 +8,23 @@ worktree or of Git, and gives no id of its own.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import TracebackType
+from collections.abc import Callable, Mapping
 
-from . import history, inspection, recording, retention
+from . import history, recording, retention
 from .errors import CkptError, Fault, StoreError
 from .model import Path, Point, Run, UndoRecord
 from .retention import Progress
-from .rows import NO_SENSE, unpack_undo
+from .rows import NO_SENSE, ODD_RECORD, unpack_undo
 from .schema import FILE_NAME, connection_to, sound
 from .summary import Problem, Pruned, Summary, Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_Doubts = tuple[type[Exception], ...]
 
 
 def open_store(
@@ -41,6 +44,8 @@ def purge_all(folder: bytes) -> None:
     Raises StoreError(STORE_NOT_PRIVATE) where folder or file is not the user's alone. store.db goes last, so that a
     crash leaves what can be purged again.
     """
+    import shutil
+
     path = os.path.join(folder, FILE_NAME)
     for name, is_right in ((folder, stat.S_ISDIR), (path, stat.S_ISREG)):
         try:
@@ -58,6 +63,42 @@ def purge_all(folder: bytes) -> None:
                 os.unlink(each)
         os.unlink(path)
         os.rmdir(folder)
+
+
+class _Transaction:
+    """A scope that begins and ends as told, and rolls back where anything fails. Faults leave it as StoreErrors.
+
+    `doubts` are the errors that mean a damaged record here; elsewhere they mean wrong calling code.
+    """
+
+    __slots__ = ("begin", "db", "doubts", "end", "path")
+
+    def __init__(self, db: sqlite3.Connection, path: bytes, begin: str, end: str, doubts: _Doubts) -> None:
+        self.db = db
+        self.path = path
+        self.begin = begin
+        self.end = end
+        self.doubts = doubts
+
+    def __enter__(self) -> sqlite3.Connection:
+        with sound(self.path):
+            self.db.execute(self.begin)
+        return self.db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with sound(self.path):
+            try:
+                if error is None:
+                    self.db.execute(self.end)
+            finally:
+                if self.db.in_transaction:  # SQLite itself rolls back after some errors.
+                    self.db.execute("ROLLBACK")
+            if isinstance(error, self.doubts):
+                raise StoreError(Fault.STORE_DAMAGED, path=self.path, cause=ODD_RECORD) from error
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise error
 
 
 class Store:
@@ -83,32 +124,13 @@ class Store:
         """Close it; a second time does nothing."""
         self.db.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> _Transaction:
         """Within it all rows are of one instant, and a row that makes no sense is damage."""
-        with sound(self.path):
-            self.db.execute("BEGIN")
-            try:
-                yield self.db
-            except NO_SENSE as error:
-                raise StoreError(
-                    Fault.STORE_DAMAGED, path=self.path, cause="a record is not what was written"
-                ) from error
-            finally:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
+        return _Transaction(self.db, self.path, "BEGIN", "ROLLBACK", NO_SENSE)
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self, doubts: _Doubts = ()) -> _Transaction:
         """Within it is one transaction: committed and durable at its end, or undone."""
-        with sound(self.path):
-            self.db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self.db
-                self.db.execute("COMMIT")
-            finally:
-                if self.db.in_transaction:  # SQLite itself rolls back after some errors.
-                    self.db.execute("ROLLBACK")
+        return _Transaction(self.db, self.path, "BEGIN IMMEDIATE", "COMMIT", doubts)
 
     # Recording
 
@@ -268,7 +290,7 @@ class Store:
 
     def _purge(self, forget: Callable[[sqlite3.Connection], None]) -> Pruned:
         before = self.usage()
-        with self._writing() as db:
+        with self._writing(NO_SENSE) as db:
             if db.execute("SELECT 1 FROM open_undo").fetchone() is not None:
                 raise StoreError(Fault.UNDO_IN_PROGRESS, path=self.path)
             forget(db)
@@ -289,7 +311,9 @@ class Store:
 
     def verify(self, progress: Progress | None = None) -> list[Problem]:
         """Read everything and tell what is wrong; `progress` hears of (rows read, rows there are)."""
-        return inspection.problems(self.db, progress)
+        from .inspection import problems
+
+        return problems(self.db, progress)
 
     def meta_get(self, key: str) -> str | None:
         """Give what `meta_set` kept under `key`, None where nothing is."""
