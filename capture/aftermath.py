@@ -10,8 +10,7 @@ import os
 
 from ckpt_run.capture import index as git_index
 from ckpt_run.capture import worktree
-from ckpt_run.capture.baseline import is_below
-from ckpt_run.capture.before import is_born_since
+from ckpt_run.capture.baseline import is_below, is_born_since
 from ckpt_run.capture.copies import is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckpt_run.capture.baseline import Baseline, Part
     from ckpt_run.capture.model import Fingerprint, Path
+    from ckpt_run.capture.spool import Spool
     from ckpt_run.capture.worktree import Survey, Tree
 
 POINT_FILES_MAX = 4096
@@ -43,6 +43,44 @@ class Touched:
         self.doubtful: set[Path] = set()
         self.gaps: dict[Path, tuple[str, dict[str, int | str]]] = {}
         self.is_blind = False
+
+    def __bool__(self) -> bool:
+        """Say whether there is anything to look at."""
+        return bool(self.paths or self.doubtful or self.gaps or self.is_blind)
+
+
+class Looked:
+    """The project's files, open for reading, and what may have changed in them; a context manager."""
+
+    __slots__ = ("touched", "tree")
+
+    def __init__(self, tree: Tree, found: Touched) -> None:
+        """Hold the two."""
+        self.tree = tree
+        self.touched = found
+
+    def __enter__(self) -> Looked:
+        """Keep the tree open for the scope."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the tree."""
+        self.tree.close()
+
+
+def look(baseline: Baseline, spool: Spool) -> Looked:
+    """Look at the project after the run. Where the command took the top level too, an empty folder stands for it."""
+    try:
+        tree = worktree.Reader(baseline.project.top)
+    except FileNotFoundError:
+        nothing = spool.folder + b"/nothing"
+        os.mkdir(nothing, 0o700)
+        tree = worktree.Reader(nothing)
+    try:
+        return Looked(tree, touched(baseline, tree))
+    except BaseException:
+        tree.close()
+        raise
 
 
 def touched(baseline: Baseline, tree: Tree) -> Touched:
@@ -136,7 +174,7 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
     git-status(1): with optional locks Git writes what it refreshed to a new file and renames it over the name it was
     given, so the file of before keeps its bytes.
     """
-    again = part.private.index + b".again"
+    again = part.private.folder + b"-index-again"
     has_index = os.path.exists(part.private.index)
     if has_index:
         os.link(part.private.index, again)
@@ -145,10 +183,12 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
     for path, letters in status.changed.items():
         if letters[1:2] != b".":
             found.paths.add(prefix + path)
-    known = part.index.tracked if has_index else {}
-    for path in status.untracked | status.ignored_files:
-        if path not in known:
-            _note_new(prefix + path, baseline, found)
+    new = {prefix + path for path in status.untracked | status.ignored_files}
+    new -= baseline.untracked | baseline.ignored_files
+    if new and has_index:
+        new -= {prefix + path for path in part.index.tracked}
+    for path in new:
+        _note_new(path, baseline, found)
     for path in status.ignored_folders | status.nested:
         full = prefix + path
         if full not in baseline.ignored_folders and not _was_known(full, baseline):
@@ -171,8 +211,6 @@ def _refreshed(part: Part, again: bytes) -> set[Path]:
 
 def _note_new(path: Path, baseline: Baseline, found: Touched) -> None:
     """A path that Git did not name before: created, or hidden until now by a rule that the command changed."""
-    if path in baseline.untracked or path in baseline.ignored_files:
-        return
     if is_below(path, baseline.ignored_folders) and not is_born_since(baseline, path):
         found.gaps[path] = (Reason.MAYBE_THERE_BEFORE, {})
         return

@@ -12,11 +12,23 @@ import time
 
 from ckpt_run.capture import index as git_index
 from ckpt_run.capture import worktree
-from ckpt_run.capture.copies import Copied, Copier, Limits, Memory, Uncopied, is_recent, link_packs, unflat
+from ckpt_run.capture.copies import (
+    Copied,
+    Copier,
+    Limits,
+    Memory,
+    Uncopied,
+    is_recent,
+    link_packs,
+    read_checked,
+    unflat,
+    write_checked,
+)
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import Discovery, Repository, parse_status
 from ckpt_run.capture.moved import ReferencesSeen, references
 from ckpt_run.capture.private import PrivateRepository, make_private_repository
+from ckpt_run.capture.project import born_ns
 from ckpt_run.capture.spool import store_error
 
 TYPE_CHECKING = False
@@ -26,7 +38,7 @@ if TYPE_CHECKING:
 
     from ckpt_run.capture.git import Status
     from ckpt_run.capture.index import Index
-    from ckpt_run.capture.model import Fingerprint, Path
+    from ckpt_run.capture.model import Fingerprint, Path, Run
     from ckpt_run.capture.project import Project
     from ckpt_run.capture.spool import Spool
     from ckpt_run.capture.worktree import Survey, Tree
@@ -158,6 +170,31 @@ def unflat_baseline(value: Any, project: Project, environment: Mapping[bytes, by
     return baseline
 
 
+def begin_record(run: Run, baseline: Baseline) -> object:
+    """The begin record of a run, as a value for the spool."""
+    about = (run.id, run.argv, run.cwd, run.started_ns, run.label, run.session, run.turn, run.point_id)
+    return (about, baseline.flat())
+
+
+def keep_survey(baseline: Baseline, folder: bytes) -> None:
+    """Keep the survey in the run's folder, while the command runs, for the case that the wrapper is killed."""
+    survey = baseline.survey
+    if survey is not None:
+        value = (survey.files, survey.folders, list(survey.nested), list(survey.unread))
+        write_checked(folder + b"/survey", value)
+
+
+def kept_survey(folder: bytes) -> Survey | None:
+    """The survey that `keep_survey` kept in the run's folder; None when there is none."""
+    value = read_checked(folder + b"/survey")
+    if value is None:
+        return None
+    survey = worktree.Survey()
+    survey.files, survey.folders = value[0], value[1]
+    survey.nested, survey.unread = set(value[2]), set(value[3])
+    return survey
+
+
 def take(
     project: Project,
     repository: Repository,
@@ -198,7 +235,7 @@ def _ask(
     limits: Limits,
 ) -> None:
     """Ask Git about the project and the repositories nested in it, and survey the files meanwhile."""
-    part = _part(b"", repository, environment, spool, memory)
+    part = _part(b"", 0, repository, environment, spool, memory)
     baseline.parts.append(part)
     asking = part.private.status()
     survey = _survey_or_none(part, tree, limits, memory.ignored_folders)
@@ -214,13 +251,17 @@ def _ask(
 
 
 def _part(
-    prefix: bytes, repository: Repository, environment: Mapping[bytes, bytes], spool: Spool, memory: Memory
+    prefix: bytes,
+    number: int,
+    repository: Repository,
+    environment: Mapping[bytes, bytes],
+    spool: Spool,
+    memory: Memory,
 ) -> Part:
-    number = b"%d" % len(os.listdir(spool.folder))
     fingerprint = index_fingerprint(repository)
     private = make_private_repository(
         repository,
-        spool.folder + b"/git" + number,
+        spool.folder + b"/git%d" % number,
         environment,
         index=None if prefix else memory.claim_index(fingerprint),
     )
@@ -266,6 +307,14 @@ def is_below(path: Path, folders: set[Path]) -> bool:
     return False
 
 
+def is_born_since(baseline: Baseline, path: Path) -> bool:
+    """Say whether the file system knows that the path was made after the baseline began."""
+    try:
+        return born_ns(baseline.project.top + b"/" + path) >= baseline.started_ns
+    except OSError:
+        return False
+
+
 def _ask_nested(
     baseline: Baseline, nested: list[Path], environment: Mapping[bytes, bytes], spool: Spool, memory: Memory
 ) -> None:
@@ -274,13 +323,13 @@ def _ask_nested(
     baseline.unlooked.update(nested[_NESTED_MAX:])
     discoveries = [(path, Discovery(top + b"/" + path, environment)) for path in looked]
     asking = []
-    for path, discovery in discoveries:
+    for number, (path, discovery) in enumerate(discoveries, start=1):
         try:
             repository = discovery.finish()
             if repository.top != top + b"/" + path:
                 baseline.unlooked.add(path)  # its repository is broken: Git found the one around it
                 continue
-            part = _part(path + b"/", repository, environment, spool, memory)
+            part = _part(path + b"/", number, repository, environment, spool, memory)
         except GitError:
             baseline.unlooked.add(path)
             continue

@@ -6,12 +6,11 @@ import os
 import stat
 
 from ckpt_run.capture import conversion
-from ckpt_run.capture.baseline import is_below
+from ckpt_run.capture.baseline import is_below, is_born_since
 from ckpt_run.capture.copies import bytes_of
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.index import MODE_LINK, MODE_SUBMODULE, NotAnIndex
 from ckpt_run.capture.model import ABSENT, Entry, Kind, Known
-from ckpt_run.capture.project import born_ns
 from ckpt_run.capture.reasons import Reason
 from ckpt_run.capture.worktree import digest_of, kind_of
 
@@ -143,14 +142,6 @@ def _maybe_there(baseline: Baseline, path: Path) -> Before:
     return Before(Entry(Kind.FILE), reason=Reason.MAYBE_THERE_BEFORE)
 
 
-def is_born_since(baseline: Baseline, path: Path) -> bool:
-    """Say whether the file system knows that the path was made after the baseline began."""
-    try:
-        return born_ns(baseline.project.top + b"/" + path) >= baseline.started_ns
-    except OSError:
-        return False
-
-
 def _tracked(part: Part, path: Path) -> Tracked | None:
     try:
         index = part.index
@@ -230,7 +221,7 @@ def _attributes(baseline: Baseline, part: Part, wanted: Mapping[Path, Tracked]) 
     """The attributes of the paths as they were before the run, whatever became of the `.gitattributes` files."""
     cut = len(part.prefix)
     names = {path[cut:]: path for path in wanted}
-    scratch = part.private.folder + b"/attributes"
+    scratch = part.private.folder + b"-attributes"
     if not os.path.isdir(scratch):
         _lay_out_attribute_files(baseline, part, scratch)
     found = part.private.attributes(names, conversion.ATTRIBUTES, worktree=scratch)

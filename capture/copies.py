@@ -250,7 +250,7 @@ def read_checked(path: bytes) -> Any:
 class Memory:
     """What a project's earlier runs left for the next: copies, folders that Git ignored, a refreshed index."""
 
-    __slots__ = ("copied", "folder", "ignored_folders")
+    __slots__ = ("_table", "copied", "folder", "ignored_folders")
 
     def __init__(self, folder: bytes) -> None:
         """Read what is in `folder`; nothing usable there is the same as nothing."""
@@ -258,6 +258,7 @@ class Memory:
         self.copied: dict[Path, Copied] = {}
         self.ignored_folders: set[Path] = set()
         value = read_checked(folder + b"/table")
+        self._table = value
         if isinstance(value, tuple):
             self.copied = {path: unflat(flat) for path, flat in value[0].items()}
             self.ignored_folders = set(value[1])
@@ -296,7 +297,10 @@ class Memory:
         for name in sorted(used, key=lambda name: used[name])[: max(0, len(used) - _PACKS_MAX)]:
             del used[name]
         kept = {path: copy.flat() for path, copy in copied.items() if copy.pack in used and copy.fingerprint}
-        write_checked(self.folder + b"/table", (kept, list(ignored_folders)))
+        table = (kept, sorted(ignored_folders))
+        if table == self._table:
+            return
+        write_checked(self.folder + b"/table", table)
         for name in os.listdir(self.packs):
             if name not in used:
                 _unlink(self.packs + b"/" + name)

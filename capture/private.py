@@ -133,9 +133,9 @@ def make_private_repository(
     `index` is an earlier private index of the same project, refreshed and still true, to be moved in; None
     copies the project's. Raises OSError when something cannot be copied.
     """
-    os.mkdir(folder, 0o700)
-    os.mkdir(folder + b"/refs", 0o700)
-    os.mkdir(folder + b"/info", 0o700)
+    if not os.path.isdir(folder):
+        for place in (folder, folder + b"/refs", folder + b"/info"):
+            os.mkdir(place, 0o700)
     head = repository.head + b"\n" if repository.head else b"ref: refs/heads/unborn\n"
     _write(folder + b"/HEAD", head)
     _write(folder + b"/config", _private_config(repository, folder, environment))
@@ -145,6 +145,9 @@ def make_private_repository(
         repository.git_dir + b"/info/sparse-checkout",
     ):
         _copy_file(source, folder + b"/info/" + os.path.basename(source))
+    for name in os.listdir(folder):
+        if name.startswith((b"index", b"sharedindex.")):
+            os.unlink(folder + b"/" + name)
     if index is None or not _moved(index, folder + b"/index"):
         _copy_file(repository.git_dir + b"/index", folder + b"/index")
         _copy_shared_indexes(repository.git_dir, folder)
@@ -207,18 +210,28 @@ def _quoted(value: bytes) -> bytes:
 
 
 def _write(path: bytes, data: bytes) -> None:
-    fd = durable.create_private(path)
+    """Write a file of the private repository anew, unless it holds these bytes already."""
     try:
-        durable.write_all(fd, data)
-    finally:
-        os.close(fd)
+        with open(path, "rb", buffering=0) as file:
+            if file.read() == data:
+                return
+    except FileNotFoundError:
+        pass  # a new private repository
+    durable.write_private(path, data)
 
 
 def _copy_file(source: bytes, target: bytes) -> bool:
-    """Copy a file of the repository with its mtime (Git's racy check reads the index's); False when there is none."""
+    """Copy a file of the repository with its mtime; False when there is none.
+
+    Git's racy check reads the index's mtime (Documentation/technical/racy-git.txt).
+    """
     try:
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
+        try:
+            os.unlink(target)
+        except FileNotFoundError:
+            return False
         return False
     try:
         info = os.fstat(fd)

@@ -5,14 +5,12 @@ Also closes a run whose wrapper died, from its spool.
 
 from __future__ import annotations
 
-import os
 import stat
 import time
 
 from ckpt_run.capture import aftermath, before, changes, worktree
-from ckpt_run.capture.baseline import unflat_baseline
+from ckpt_run.capture.baseline import is_born_since, kept_survey, unflat_baseline
 from ckpt_run.capture.changes import After
-from ckpt_run.capture.copies import read_checked, write_checked
 from ckpt_run.capture.model import Change, Entry, Kind, Run, State
 from ckpt_run.capture.moved import moved
 from ckpt_run.capture.reasons import Reason
@@ -22,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ckpt_run.capture.aftermath import Looked
     from ckpt_run.capture.baseline import Baseline
     from ckpt_run.capture.before import Before
     from ckpt_run.capture.copies import Limits
@@ -48,33 +47,19 @@ class Recorded:
         self.git_moved = git_moved
 
 
-def recorded(baseline: Baseline, spool: Spool, limits: Limits) -> Recorded:
+def recorded(baseline: Baseline, looked: Looked, spool: Spool, limits: Limits) -> Recorded:
     """Find out what the run changed and gather the bytes that Undo and a merge need. Raises OSError."""
-    tree = _tree(baseline.project.top, spool)
-    try:
-        touched = aftermath.touched(baseline, tree)
-        paths = touched.paths | _missing_parents(touched.paths, baseline)
-        befores = before.before_all(baseline, paths, spool)
-        afters = {path: _after(tree, path) for path in befores}
-        doubts = _doubts(touched.doubtful, tree)
-    finally:
-        tree.close()
+    tree, touched = looked.tree, looked.touched
+    paths = touched.paths | _missing_parents(touched.paths, baseline)
+    befores = before.before_all(baseline, paths, spool)
+    afters = {path: _after(tree, path) for path in befores}
+    doubts = _doubts(touched.doubtful, tree)
     found = changes.between(befores, afters) + doubts + changes.gaps(touched.gaps)
     if touched.is_blind:
         found += changes.gaps({b".": (Reason.GIT_BLIND, {})})
     contents = _contents(found, befores, afters, limits)
     part = baseline.parts[0]
     return Recorded(found, contents, moved(part.repository, part.references))
-
-
-def _tree(top: bytes, spool: Spool) -> Tree:
-    """The project's files; where the command took even the top level away, an empty folder stands for it."""
-    try:
-        return worktree.Reader(top)
-    except FileNotFoundError:
-        nothing = spool.folder + b"/nothing"
-        os.mkdir(nothing, 0o700)
-        return worktree.Reader(nothing)
 
 
 def _missing_parents(paths: Iterable[Path], baseline: Baseline) -> set[Path]:
@@ -85,7 +70,7 @@ def _missing_parents(paths: Iterable[Path], baseline: Baseline) -> set[Path]:
     for path in paths:
         folder = path.rpartition(b"/")[0]
         while folder and folder not in found:
-            if not before.is_born_since(baseline, folder):
+            if not is_born_since(baseline, folder):
                 break
             found.add(folder)
             folder = folder.rpartition(b"/")[0]
@@ -159,30 +144,6 @@ def _contents(
     return contents
 
 
-def begin_record(run: Run, baseline: Baseline) -> object:
-    """The begin record of a run, as a value for the spool."""
-    about = (run.id, run.argv, run.cwd, run.started_ns, run.label, run.session, run.turn, run.point_id)
-    return (about, baseline.flat())
-
-
-def keep_survey(baseline: Baseline, folder: bytes) -> None:
-    """Keep the survey in the run's folder, while the command runs, for the case that the wrapper is killed."""
-    survey = baseline.survey
-    if survey is not None:
-        value = (survey.files, survey.folders, list(survey.nested), list(survey.unread))
-        write_checked(folder + b"/survey", value)
-
-
-def _kept_survey(folder: bytes) -> worktree.Survey | None:
-    value = read_checked(folder + b"/survey")
-    if value is None:
-        return None
-    survey = worktree.Survey()
-    survey.files, survey.folders = value[0], value[1]
-    survey.nested, survey.unread = set(value[2]), set(value[3])
-    return survey
-
-
 def close_interrupted(
     project: Project,
     environment: Mapping[bytes, bytes],
@@ -202,9 +163,10 @@ def close_interrupted(
             continue
         about, flat = dead.record
         baseline = unflat_baseline(flat, project, environment)
-        baseline.survey = _kept_survey(dead.spool.folder)
+        baseline.survey = kept_survey(dead.spool.folder)
         run_id, argv, cwd, started_ns, label, session, turn, point_id = about
-        found = recorded(baseline, dead.spool, limits)
+        with aftermath.look(baseline, dead.spool) as looked:
+            found = recorded(baseline, looked, dead.spool, limits)
         run = Run(
             run_id,
             argv,

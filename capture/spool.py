@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TRAILER = struct.Struct("<QQ32s8s")  # where the record begins, its length, its digest, the mark
 _MARK = b"ckptrun1"
+_SPARED = (b"git0", b"packs")  # the private repository of the project's own, and the links to packs
 _BEING_MADE_NS = 10_000_000_000
 
 
@@ -63,6 +64,22 @@ class Spool:
             durable.sync_folder(self.folder)
             durable.sync_folder(os.path.dirname(self.folder))
 
+    def retire(self) -> None:
+        """The run is recorded, or changed nothing: leave its folder, emptied, as the spare one for the next run.
+
+        Making and removing folders is what a file system is slowest at.
+        """
+        for name in os.listdir(self.folder):
+            if name not in _SPARED:
+                _remove(self.folder + b"/" + name)
+        for name in os.listdir(self.folder + b"/packs"):
+            os.unlink(self.folder + b"/packs/" + name)
+        try:
+            os.rename(self.folder, _spare(self.folder))
+        except OSError:
+            remove_folder(self.folder)  # another run left one already
+        self.close()
+
     def remove(self) -> None:
         """The run is recorded, or changed nothing: forget its folder and let the lock go."""
         remove_folder(self.folder)
@@ -79,13 +96,27 @@ def open_spool(project: Project, run_id: str) -> Spool:
     """Make the run's folder with an empty, locked spool. Raises StoreError when the store has no room or rights."""
     folder = project.runs + b"/" + run_id.encode("ascii")
     try:
-        os.mkdir(folder, 0o700)
-        os.mkdir(folder + b"/packs", 0o700)
+        if not _claim(_spare(folder), folder):
+            os.mkdir(folder, 0o700)
+            os.mkdir(folder + b"/packs", 0o700)
         fd = durable.create_private(folder + b"/spool")
         durable.lock_descriptor(fd)
     except OSError as error:
         raise store_error(error, folder) from error
     return Spool(run_id, folder, fd)
+
+
+def _spare(folder: bytes) -> bytes:
+    """Where the folder of a run that is over waits for the next run."""
+    return os.path.dirname(os.path.dirname(folder)) + b"/memory/spare"
+
+
+def _claim(spare: bytes, folder: bytes) -> bool:
+    try:
+        os.rename(spare, folder)
+    except OSError:
+        return False
+    return True
 
 
 def store_error(error: OSError, path: bytes) -> StoreError:
@@ -168,7 +199,8 @@ def _run_folders(project: Project) -> list[bytes]:
 
 def _made_ns(folder: bytes) -> int:
     try:
-        return os.stat(folder).st_mtime_ns
+        info = os.stat(folder)
+        return max(info.st_mtime_ns, info.st_ctime_ns)  # a spare folder has an old mtime; rename(2) sets the ctime
     except FileNotFoundError:
         return 0
 
@@ -180,14 +212,18 @@ def remove_folder(folder: bytes) -> None:
     except FileNotFoundError:
         return
     for item in listing:
-        if item.is_dir(follow_symlinks=False):
-            remove_folder(item.path)
-        else:
-            try:
-                os.unlink(item.path)
-            except FileNotFoundError:
-                continue
+        _remove(item.path)
     try:
         os.rmdir(folder)
+    except FileNotFoundError:
+        return
+
+
+def _remove(path: bytes) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove_folder(path)
+        return
+    try:
+        os.unlink(path)
     except FileNotFoundError:
         return

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from ckpt_run.shim.config import Settings
-
+    from ckpt_run.capture.aftermath import Looked
     from ckpt_run.capture.baseline import Baseline
     from ckpt_run.capture.copies import Memory
     from ckpt_run.capture.git import Discovery, Repository
     from ckpt_run.capture.model import Run
     from ckpt_run.capture.project import Project
     from ckpt_run.capture.spool import Spool
+    from ckpt_run.shim.config import Settings
 
 EXIT_NOT_SAVED = 125
 """ckpt-run itself could not save what it needs and did not start the command."""
@@ -194,7 +194,7 @@ class Recorder:
 
     def prepare(self) -> None:
         """Make safe what the command could destroy. Raises CkptError; the command may then not start."""
-        from ckpt_run.capture import baseline, durable, project, record, spool
+        from ckpt_run.capture import baseline, durable, project, spool
 
         project.prepare(self._project)
         try:
@@ -213,7 +213,7 @@ class Recorder:
                 self._settings.limits,
                 protect_ignored=self._settings.protect_ignored,
             )
-            begin = record.begin_record(self._run, self._baseline)
+            begin = baseline.begin_record(self._run, self._baseline)
             self._spool.commit(begin, at=written, durably=written > 0)
         except OSError as error:
             self._spool.remove()
@@ -246,29 +246,36 @@ class Recorder:
 
     def _keep_survey(self, _pid: int) -> None:
         """While the command runs there is time: keep the survey for the case that we are killed."""
-        from ckpt_run.capture import record
+        from ckpt_run.capture import baseline
 
         try:
-            record.keep_survey(self._baseline, self._spool.folder)
+            baseline.keep_survey(self._baseline, self._spool.folder)
         except OSError:
             return  # without it an interrupted run is closed with what Git says
 
     def _record(self) -> None:
-        from ckpt_run.capture import record
-        from ckpt_run.capture.model import State
+        from ckpt_run.capture import aftermath
         from ckpt_run.shim import background
 
-        found = record.recorded(self._baseline, self._spool, self._settings.limits)
+        self._run.background = background.survivors(self._run.id, self._run.started_ns, newer_than_pid=os.getpid())
+        with aftermath.look(self._baseline, self._spool) as looked:
+            if looked.touched:
+                self._save(looked)
+        self._remember()
+        self._spool.retire()
+        if self._run.changes or self._run.background:
+            _say_note(self._run, self._settings)
+
+    def _save(self, looked: Looked) -> None:
+        from ckpt_run.capture import record
+        from ckpt_run.capture.model import State
+
+        limits = self._settings.limits
+        found = record.recorded(self._baseline, looked, self._spool, limits)
         self._run.state = State.ENDED
         self._run.changes = found.changes
         self._run.git_moved = found.git_moved
-        self._run.background = background.survivors(self._run.id, self._run.started_ns, newer_than_pid=os.getpid())
-        limits = self._settings.limits
         record.save(self._project, self._run, found.contents, self._settings.points_max, limits.project_bytes_max)
-        self._remember()
-        self._spool.remove()
-        if self._run.changes or self._run.background:
-            _say_note(self._run, self._settings)
 
     def _remember(self) -> None:
         """Leave for the next run what spares it work; a failure costs time, not safety."""
