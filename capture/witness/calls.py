@@ -17,7 +17,7 @@ AT_EMPTY_PATH = 0x1000
 O_EXCL, O_CREAT, O_NOFOLLOW = 0o200, 0o100, {"x86_64": 0o400000, "aarch64": 0o100000}
 O_TMPFILE_BIT = 0o20000000
 WRITE_FLAGS = 0o1103
-"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC (asm-generic/fcntl.h, the same on all machines here): such an open can change."""
+"""O_WRONLY, O_RDWR, O_CREAT, O_TRUNC (asm-generic/fcntl.h; the same on all machines here): such an open can write."""
 
 X32_BIT = 0x40000000  # __X32_SYSCALL_BIT, asm/unistd.h: the same numbers with 32-bit pointers
 ARCH_X86_64 = 0xC000003E  # linux/audit.h

@@ -118,19 +118,21 @@ class Pack:
         """The descriptors that must stay open."""
         return [self._fd, self._tree.fd]
 
-    def content(self, path: Path, info: os.stat_result | None) -> None:
-        """Keep the entry, bytes included, that stands at a path which is about to change; `info` is its lstat."""
-        if path in self._taken or path in self._limits.exact:
-            return
-        self._taken.add(path)
-        if info is None:
-            self._record(path, Touched(ABSENT, None, None))
-        else:
+    def content(self, path: Path) -> None:
+        """Keep the entry, bytes included, that stands at a path which is about to change."""
+        if path not in self._taken and path not in self._limits.exact:
+            self._taken.add(path)
             self._keep(path, self._limits.call_seconds_max)
 
-    def bits(self, path: Path, info: os.stat_result | None) -> None:
+    def absent(self, path: Path) -> None:
+        """Keep that nothing stood at the path."""
+        if path not in self._taken and path not in self._limits.exact:
+            self._taken.add(path)
+            self._record(path, Touched(ABSENT, None, None))
+
+    def bits(self, path: Path, info: os.stat_result) -> None:
         """Keep what stands at a path whose bits, owner or attributes are about to change: its bytes stay."""
-        if info is None or path in self._taken or path in self._noted or path in self._limits.exact:
+        if path in self._taken or path in self._noted or path in self._limits.exact:
             return
         self._noted[path] = info
         entry = Entry(
@@ -207,7 +209,7 @@ class Pack:
         facts = (entry.kind, entry.mode, entry.size, entry.digest, entry.target, entry.owner)
         data = marshal.dumps((path, facts, touched.fingerprint, touched.offset, touched.reason, touched.numbers))
         try:
-            self._append(_FRAME.pack(_RECORD, len(data)), data)
+            self._append(_FRAME.pack(_RECORD, len(data)) + data)
         except OSError as error:
             if error.errno not in durable.NO_ROOM:
                 raise

@@ -34,15 +34,8 @@ _FIRST_READ_BYTES = 256
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _read_memory = _libc.process_vm_readv
-_read_memory.argtypes = [
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_ulong,
-    ctypes.c_void_p,
-    ctypes.c_ulong,
-    ctypes.c_ulong,
-]
 _read_memory.restype = ctypes.c_ssize_t
+_NONE, _ONE, _TWO = ctypes.c_ulong(0), ctypes.c_ulong(1), ctypes.c_ulong(2)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -162,38 +155,44 @@ _ANSWER = struct.Struct("=QqiI")
 class Memory:
     """Reads the memory of stopped processes."""
 
-    __slots__ = ("_address", "_data", "_vectors", "_vectors_address", "_view")
+    __slots__ = ("_address", "_data", "_from", "_into", "_vectors")
 
     def __init__(self) -> None:
         """Prepare the buffers once; they are used for every call."""
-        self._data = ctypes.create_string_buffer(_STRING_BYTES_MAX)
+        self._data = ctypes.create_string_buffer(_STRING_BYTES_MAX + 1)
         self._address = ctypes.addressof(self._data)
-        self._view = memoryview(self._data).cast("B")
-        self._vectors = (ctypes.c_uint64 * 8)()
-        self._vectors_address = ctypes.addressof(self._vectors)
+        self._vectors = (ctypes.c_uint64 * 6)(self._address)
+        # Made once: to have ctypes check and convert arguments costs as much as the call.
+        self._into = ctypes.c_void_p(ctypes.addressof(self._vectors))
+        self._from = ctypes.c_void_p(ctypes.addressof(self._vectors) + 16)
 
     def read(self, thread: int, address: int, size: int) -> bytes:
         """Read up to `size` bytes (at most 4096), fewer where the memory ends; raises OSError."""
-        vectors = self._vectors
-        first = min(size, _PAGE_BYTES - address % _PAGE_BYTES)
-        # A transfer stops between two pieces, never inside one: so a piece ends where a page does.
-        vectors[0], vectors[1] = self._address, size
-        vectors[2], vectors[3] = address, first
-        vectors[4], vectors[5] = address + first, size - first
-        base = self._vectors_address
-        got = _read_memory(thread, base, 1, base + 16, 2 if size > first else 1, 0)
-        if got < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return bytes(self._view[:got])
+        return self._data.raw[: self._fetch(thread, address, size)]
 
     def string(self, thread: int, address: int) -> bytes:
         """Read the string at the address, without its NUL; raises OSError, ENAMETOOLONG over PATH_MAX."""
-        data = self.read(thread, address, _FIRST_READ_BYTES)
-        end = data.find(0)
-        if end < 0:
-            data = self.read(thread, address, _STRING_BYTES_MAX)
-            end = data.find(0)
-            if end < 0:
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        return data[:end]
+        for size in (min(_FIRST_READ_BYTES, _PAGE_BYTES - address % _PAGE_BYTES), _STRING_BYTES_MAX):
+            got = self._fetch(thread, address, size)
+            self._data[got] = b"\0"
+            text: bytes = self._data.value
+            if len(text) < got:
+                return text
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    def _fetch(self, thread: int, address: int, size: int) -> int:
+        vectors = self._vectors
+        first = _PAGE_BYTES - address % _PAGE_BYTES
+        vectors[1] = size
+        vectors[2] = address
+        if size <= first:
+            vectors[3] = size
+            got = _read_memory(thread, self._into, _ONE, self._from, _ONE, _NONE)
+        else:
+            # A transfer stops between two pieces, never inside one: so a piece ends where a page does.
+            vectors[3], vectors[4], vectors[5] = first, address + first, size - first
+            got = _read_memory(thread, self._into, _ONE, self._from, _TWO, _NONE)
+        if got < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return int(got)

@@ -10,7 +10,7 @@ wrapper how the command stands, as wait(2) would.
 2 a thread of it takes the filter    refused: it says so and ends, the command is started untraced
 3 that thread spawns the command     which inherits the filter; so no descriptor has to be passed
 4 it closes what is not its own, goes into a group of its own, and serves
-                                     killed: waiting calls fail with ENOSYS, none hangs; the wrapper adopts the command
+                                     killed: waiting calls fail with ENOSYS, none hangs; we adopt the command
 5 the command ends                   the journal says so, then the wrapper hears it
 6 the last descendant ends           the journal is closed, the supervisor ends
                                      the wrapper killed at any time: 4 to 6 go on

@@ -24,7 +24,7 @@ from .calls import (
     Form,
 )
 from .journal import GapKind, Touch
-from .places import Blind, Place
+from .places import Blind, Place, Status
 from .privileges import has_privileges
 from .servers import ADDRESS_BYTES_MAX, Servers
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _SEEN_OFTEN = frozenset({b"/dev/null", b"/dev/tty", b"/dev/zero"})
 _GAP_KINDS = {"open_by_handle_at": GapKind.HANDLES, "pidfd_getfd": GapKind.HANDLES}
+_BITS_OR_TIMES = frozenset({Touch.BITS, Touch.TIMES})
 _SYS_CONNECT = 3  # linux/net.h
 _RESOLVE_IN_ROOT = 0x10  # linux/openat2.h
 _OPEN_HOW = struct.Struct("=QQQ")
@@ -86,13 +87,16 @@ class Supervisor:
 
     def serve(self, listener: Listener) -> None:
         """Look at every call until none can come."""
+        pack, lock = self._pack, self._lock
         while (call := listener.next()) is not None:
-            with self._lock:
+            with lock:
                 thread = call[1]
                 seen = self._look(call)
                 if listener.let_go_on(call[0]):
                     for touch, place in seen:
                         self._note(thread, touch, place)
+                        if place.info is None and pack is not None and touch not in _BITS_OR_TIMES:
+                            pack.absent(place.path)
 
     def touch_inherited(self) -> None:
         """Note the project's files that the command is started with, open for writing."""
@@ -120,7 +124,7 @@ class Supervisor:
             if self._blind:
                 return []
             seen = self._forms[known.form](known, thread, tuple(arguments))
-            if seen and self._pack is not None:
+            if self._pack is not None:
                 for touch, place in seen:
                     self._keep(touch, place)
             return seen
@@ -137,16 +141,16 @@ class Supervisor:
         return []
 
     def _keep(self, touch: int, place: Place) -> None:
-        pack = self._pack
-        if pack is None:
+        """Copy what stands there, if that is the first touch."""
+        pack, info = self._pack, place.info
+        if pack is None or info is None:
             return
-        if touch in {Touch.BITS, Touch.TIMES}:
-            if touch == Touch.BITS:
-                pack.bits(place.path, place.info)
-            return
-        if touch == Touch.TREE:
+        if touch == Touch.BITS:
+            pack.bits(place.path, info)
+        elif touch == Touch.TREE:
             pack.tree(place.path)
-        pack.content(place.path, place.info)
+        elif touch != Touch.TIMES:
+            pack.content(place.path)
 
     def _note(self, thread: int, touch: int, place: Place) -> None:
         self._journal.touch(touch, thread, place.path)
@@ -155,17 +159,26 @@ class Supervisor:
             self._journal.linked(thread, info.st_dev, info.st_ino)
 
     def _at(
-        self, touch: int, thread: int, arguments: tuple[int, ...], where: tuple[int | None, int], *, follow: bool
+        self,
+        touch: int,
+        thread: int,
+        arguments: tuple[int, ...],
+        where: tuple[int | None, int],
+        *,
+        follow: bool,
+        status: int = Status.NEEDED,
     ) -> list[Seen]:
         folder, path_index = where
         path = self._memory.string(thread, arguments[path_index])
         if not path or path in _SEEN_OFTEN:
             return []
         descriptor = AT_FDCWD if folder is None else _signed(arguments[folder])
-        return self._find(touch, thread, descriptor, path, follow=follow)
+        return self._find(touch, thread, descriptor, path, follow=follow, status=status)
 
-    def _find(self, touch: int, thread: int, folder: int, path: bytes, *, follow: bool) -> list[Seen]:
-        place = self._places.find(thread, folder, path, follow=follow)
+    def _find(
+        self, touch: int, thread: int, folder: int, path: bytes, *, follow: bool, status: int = Status.NEEDED
+    ) -> list[Seen]:
+        place = self._places.find(thread, folder, path, follow=follow, status=status)
         if place is None or place.path == b".git" or place.path.startswith(b".git/"):
             return []  # Git's own files are never a change (nor are we to copy its locks)
         return [(touch, place)]
@@ -174,7 +187,8 @@ class Supervisor:
         flags = arguments[call.flags or 0]
         if flags & O_TMPFILE_BIT:
             return []  # a file without a name; it gets one by linkat
-        return self._at(Touch.CONTENT, thread, arguments, call.places[0], follow=self._follows(flags))
+        status = Status.NEEDED_MAYBE_ABSENT if flags & O_CREAT else Status.NEEDED
+        return self._at(Touch.CONTENT, thread, arguments, call.places[0], follow=self._follows(flags), status=status)
 
     def _follows(self, flags: int) -> bool:
         # open(2): O_CREAT with O_EXCL does not follow a link either.
@@ -191,11 +205,14 @@ class Supervisor:
 
     def _names(self, call: Call, thread: int, arguments: tuple[int, ...]) -> list[Seen]:
         seen: list[Seen] = []
+        moves = len(call.places) > 1
+        status = Status.NEEDED_MAYBE_ABSENT if moves or self._pack is not None else Status.UNNEEDED
         for where in call.places:
-            seen += self._at(Touch.NAME, thread, arguments, where, follow=False)
-        # rename: what lies below a folder moves with it, at both ends.
-        if len(call.places) > 1 and any(place.info and stat.S_ISDIR(place.info.st_mode) for _, place in seen):
+            seen += self._at(Touch.NAME, thread, arguments, where, follow=False, status=status)
+        # What lies below a folder moves with it, at both ends.
+        if moves and any(place.info and stat.S_ISDIR(place.info.st_mode) for _, place in seen):
             seen += [(Touch.TREE, place) for _, place in seen]
+            self._places.distrust_folders()
         return seen
 
     def _content(self, call: Call, thread: int, arguments: tuple[int, ...]) -> list[Seen]:
