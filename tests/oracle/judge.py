@@ -11,6 +11,8 @@ from .tree import Tree, changed, git_state, rewritten, snapshot
 
 WHOLE_FOLDERS = ("ignored_folder", "nested_repository", "git_internal", "special_file", "unreadable")
 """Reasons under which one listed folder speaks for everything below it."""
+WHOLE_PROJECT = (b".", "git_blind")
+"""The gap that says: what Git does not see was not looked at. It speaks for no path that must be put back."""
 
 
 def judge(stage: Stage, command: str, *, may_leave: Collection[bytes] = (), twin: bool = True) -> None:
@@ -67,8 +69,9 @@ def _listed(before: Tree, after: Tree, point: Mapping[str, Any] | None) -> None:
     assert not ghosts, f"listed and not changed: {ghosts}"
 
 
-def _speaks_for(shown: Mapping[bytes, str | None], path: bytes) -> bool:
-    return path in shown or any(shown.get(folder) in WHOLE_FOLDERS for folder in ancestors(path))
+def _speaks_for(shown: Mapping[bytes, str | None] | Mapping[bytes, str], path: bytes) -> bool:
+    known = path in shown or WHOLE_PROJECT in shown.items()
+    return known or any(shown.get(folder) in WHOLE_FOLDERS for folder in ancestors(path))
 
 
 def _nothing_else(before: Tree, after: Tree, final: Tree, undone: Ended) -> None:
@@ -94,7 +97,8 @@ def _exact(
         assert _is_told(gaps, path, before, final), silent
     unexpected = {path for path in lost if not _is_allowed(path, may_leave)}
     assert not unexpected, f"not put back: {_told(unexpected, before, final)}; gaps {dict(gaps)}; {undone}"
-    surplus = {path: reason for path, reason in gaps.items() if not _is_allowed(path, may_leave)}
+    doubts = {path: reason for path, reason in gaps.items() if (path, reason) != WHOLE_PROJECT}
+    surplus = {path: reason for path, reason in doubts.items() if not _is_allowed(path, may_leave)}
     assert not surplus, f"called a gap: {surplus}; {undone}"
     if lost:
         assert undone.code == 4, f"something was left, yet: {undone}"
@@ -106,7 +110,7 @@ def _exact(
 
 def _is_told(gaps: Mapping[bytes, str], path: bytes, before: Tree, final: Tree) -> bool:
     """Is the path listed, or told by a listed folder above, or (a folder) by a listed path inside it?"""
-    if path in gaps or any(gaps.get(folder) in WHOLE_FOLDERS for folder in ancestors(path)):
+    if _speaks_for(gaps, path):
         return True
     kinds = {tree.entries[path].kind for tree in (before, final) if path in tree.entries}
     return kinds == {"folder"} and any(gap.startswith(path + b"/") for gap in gaps)

@@ -15,7 +15,8 @@ from .variants import VARIANTS
 
 # Changes files in every state, and their number, without asking Git for anything.
 COMMAND = (
-    "rm README.md untracked.txt; echo x >> src/dirty.py; echo y > made.txt; chmod 755 src/util.py; touch src/app.py"
+    "rm README.md untracked.txt; echo x >> src/dirty.py; echo y > made.txt; "
+    "chmod 755 src/util.py; touch docs/guide.md"
 )
 LOOKS = (
     ("log",),
