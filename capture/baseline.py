@@ -18,9 +18,9 @@ from ckpt_run.capture.copies import (
     Limits,
     Memory,
     Uncopied,
-    is_recent,
     link_packs,
     read_checked,
+    recent_among,
     unflat,
     write_checked,
 )
@@ -238,6 +238,7 @@ def _ask(
     part = _part(b"", 0, repository, environment, spool, memory)
     baseline.parts.append(part)
     asking = part.private.status()
+    memory.load()
     survey = _survey_or_none(part, tree, limits, memory.ignored_folders)
     status = parse_status(asking.answer())
     baseline.add_status(b"", status)
@@ -372,8 +373,7 @@ def _copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
     copier.copy(sorted(baseline.changed), fingerprints)
     copier.copy(sorted(baseline.untracked), fingerprints)
     if baseline.survey is not None:
-        since = baseline.started_ns
-        recent = [path for path, seen in baseline.survey.files.items() if is_recent(seen, since)]
+        recent = recent_among(baseline.survey.files, baseline.started_ns)
         copier.copy(_not_ignored(recent, baseline), fingerprints)
     if protect_ignored:
         precious = [path for path in baseline.ignored_files if not path.endswith(LEFT_OUT_SUFFIXES)]

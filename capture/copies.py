@@ -93,6 +93,16 @@ class Uncopied:
         self.fingerprint = fingerprint
 
 
+def recent_among(fingerprints: Mapping[Path, Fingerprint], since_ns: int) -> list[Path]:
+    """The paths of which `is_recent` is true; made to be quick where few are."""
+    near = since_ns - _COARSE_FILE_SYSTEM_NS
+    return [
+        path
+        for path, seen in fingerprints.items()
+        if (seen[5] >= near or seen[4] >= near) and is_recent(seen, since_ns)
+    ]
+
+
 def is_recent(fingerprint: Fingerprint, since_ns: int) -> bool:
     """Say whether a file's timestamps are so near `since_ns` that a later write could carry the same ones."""
     newest = max(fingerprint[4], fingerprint[5])
@@ -253,11 +263,15 @@ class Memory:
     __slots__ = ("_table", "copied", "folder", "ignored_folders")
 
     def __init__(self, folder: bytes) -> None:
-        """Read what is in `folder`; nothing usable there is the same as nothing."""
+        """Look at `folder` later: `load` reads what is in it."""
         self.folder = folder
         self.copied: dict[Path, Copied] = {}
         self.ignored_folders: set[Path] = set()
-        value = read_checked(folder + b"/table")
+        self._table: object = None
+
+    def load(self) -> None:
+        """Read what earlier runs left; nothing usable there is the same as nothing."""
+        value = read_checked(self.folder + b"/table")
         self._table = value
         if isinstance(value, tuple):
             self.copied = {path: unflat(flat) for path, flat in value[0].items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from _blake2 import blake2b
 
 from ckpt_run.capture.model import ABSENT, Entry, Kind
@@ -303,6 +304,7 @@ def survey(
     found = Survey()
     files = found.files
     waiting = [start]
+    encoding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
     while waiting:
         path = waiting.pop()
         try:
@@ -314,8 +316,9 @@ def survey(
         try:
             with os.scandir(fd) as listing:
                 for item in listing:
-                    inner = prefix + os.fsencode(item.name)
-                    if item.name == ".git":
+                    name = item.name
+                    inner = prefix + name.encode(encoding, errors)  # os.fsencode, without its call
+                    if name == ".git":
                         if path:
                             found.nested.add(path)
                         continue

@@ -8,6 +8,7 @@ run, with exit code 125. Nothing heavy is imported before it is needed; a test h
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -85,6 +86,7 @@ def main() -> int:
     """Run the command of the command line; gives the exit code. Does not return where the command takes our place."""
     from ckpt_run.shim import process
 
+    gc.disable()  # a run makes few cycles, and looking for them costs a millisecond
     environment = process.environment_given()
     try:
         options = parse([os.fsencode(word) for word in sys.argv[1:]])
