@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .calls import Machine
     from .first_touch import FirstTouch
+    from .kernel import Command
 else:
     import _signal
 
@@ -65,28 +66,27 @@ class Between:
         self._listener = -1
         self._command = 0
 
-    def live(self, start: Callable[[], int]) -> NoReturn:
+    def live(self, command: Command) -> NoReturn:
         """Start the command, serve it and its descendants to the last, and end."""
         status = 1
         try:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-            self._live(start)
+            self._live(command)
             status = 0
         finally:
             os._exit(status)
 
-    def _live(self, start: Callable[[], int]) -> None:
+    def _live(self, command: Command) -> None:
         kernel.adopt_orphans()
         pack = self._pack()
         journal = Writer(self._journal_fd)
         supervisor = Supervisor(self._machine, kernel.Memory(), Places(self._top), journal, self._lock, pack)
         supervisor.touch_inherited()
-        if not self._started(start):
+        if not self._started(command, lambda: self._serve(supervisor, journal)):
             return
-        self._withdraw(pack)
-        listener = kernel.Listener(self._listener)
-        _thread.start_new_thread(self._serve, (supervisor, listener, journal))
+        with self._lock:  # nothing is being looked at, so no descriptor in use is closed
+            self._withdraw(pack)
         self._reap(journal)
         with self._lock:
             journal.closed()
@@ -98,27 +98,34 @@ class Between:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         return Pack(limits, os.open(limits.pack, flags, 0o600), self._top)
 
-    def _started(self, start: Callable[[], int]) -> bool:
+    def _started(self, command: Command, serve: Callable[[], None]) -> bool:
         """Start the command from a thread under the filter; the filter is the thread's alone, and its children's."""
-        done = _thread.allocate_lock()
-        done.acquire()
+        filtered, served, done = (_thread.allocate_lock() for _ in range(3))
         news = [(REFUSED, errno.EAGAIN, 0)]
 
         def begin() -> None:
             try:
-                filtered = kernel.filter_this_thread(self._machine, _FORMS, _FORMS | {Form.EXECUTE})
-                self._listener = filtered.listener
-                try:
-                    self._command = start()
-                    news[0] = (STARTED, self._command, int(filtered.no_new_privs))
-                except OSError as error:
-                    news[0] = (FAILED, error.errno or errno.EIO, 0)
+                under = kernel.filter_this_thread(self._machine, _FORMS, _FORMS | {Form.EXECUTE})
+                self._listener = under.listener
+                filtered.release()
+                served.acquire()  # where execve is told, the very first one must be answered
+                news[0] = (FAILED, errno.EIO, 0)
+                self._command = command.spawn()
+                news[0] = (STARTED, self._command, int(under.no_new_privs))
             except OSError as error:
-                news[0] = (REFUSED, error.errno or errno.EIO, 0)
+                news[0] = (news[0][0], error.errno or errno.EIO, 0)
             finally:
+                if self._listener < 0:
+                    filtered.release()
                 done.release()
 
+        for lock in (filtered, served, done):
+            lock.acquire()
         _thread.start_new_thread(begin, ())
+        filtered.acquire()
+        if self._listener >= 0:
+            _thread.start_new_thread(serve, ())
+        served.release()
         done.acquire()
         self._tell(*news[0])
         return bool(self._command)
@@ -138,9 +145,9 @@ class Between:
         os.chdir("/")
         kernel.set_name(_NAME)
 
-    def _serve(self, supervisor: Supervisor, listener: kernel.Listener, journal: Writer) -> None:
+    def _serve(self, supervisor: Supervisor, journal: Writer) -> None:
         try:
-            supervisor.serve(listener)
+            supervisor.serve(kernel.Listener(self._listener))
         except BaseException as error:  # noqa: BLE001  # nobody hears of it but through the journal
             journal.gap(GapKind.FAULT, detail=repr(error).encode(errors="replace"))
         # Without this thread nobody answers: calls that come now must fail, not wait.

@@ -15,7 +15,7 @@ from . import filter as bpf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from .calls import Machine
 
@@ -28,6 +28,8 @@ _RECV, _SEND, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104  # SECCOMP_IOCTL_N
 _SYNC_WAKE_UP = 1  # linux/seccomp.h, since 6.6
 _CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE, since 5.5
 _POLLHUP = 16
+_ATTRIBUTES_BYTES, _SIGNAL_SET_BYTES = 512, 128  # posix_spawnattr_t is 336 in glibc and musl; sigset_t is 128
+_SETSIGDEF, _SETSIGMASK = 4, 8  # spawn.h
 _PAGE_BYTES = 4096  # pages of aarch64 may be larger; this divides them
 _STRING_BYTES_MAX = 4096  # PATH_MAX
 _FIRST_READ_BYTES = 256
@@ -97,6 +99,63 @@ def _install(machine: Machine, forms: Container[str]) -> int:
         if number != errno.EINVAL:
             break
     raise OSError(number, os.strerror(number))
+
+
+class Command:
+    """What to start: the file, its arguments and environment, the signal mask, the signals set to their default."""
+
+    __slots__ = ("argv", "defaults", "environment", "mask", "path")
+
+    def __init__(
+        self,
+        path: bytes,
+        argv: Sequence[bytes],
+        environment: Mapping[bytes, bytes],
+        mask: Iterable[int],
+        defaults: Iterable[int],
+    ) -> None:
+        """Hold the facts."""
+        self.path = path
+        self.argv = list(argv)
+        self.environment = environment
+        self.mask = tuple(mask)
+        self.defaults = tuple(defaults)
+
+    def spawn(self) -> int:
+        """Start it as posix_spawn(3) does and return its pid; raises OSError. Other threads go on meanwhile.
+
+        os.posix_spawn would stop the thread that answers the very execve of it.
+        """
+        pid = ctypes.c_int(0)
+        attributes = ctypes.create_string_buffer(_ATTRIBUTES_BYTES)
+        _libc.posix_spawnattr_init(attributes)
+        _libc.posix_spawnattr_setsigmask(attributes, _signal_set(self.mask))
+        _libc.posix_spawnattr_setsigdefault(attributes, _signal_set(self.defaults))
+        _libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK))
+        variables = [name + b"=" + value for name, value in self.environment.items()]
+        number = _libc.posix_spawn(
+            ctypes.byref(pid), self.path, None, attributes, _strings(self.argv), _strings(variables)
+        )
+        _libc.posix_spawnattr_destroy(attributes)
+        if number:
+            raise OSError(number, os.strerror(number), os.fsdecode(self.path))
+        return pid.value
+
+    def spawn_untraced(self) -> int:
+        """Start it by the plain door; raises OSError."""
+        return os.posix_spawn(self.path, self.argv, self.environment, setsigmask=self.mask, setsigdef=self.defaults)
+
+
+def _strings(words: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+
+
+def _signal_set(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_char]:
+    members = ctypes.create_string_buffer(_SIGNAL_SET_BYTES)
+    _libc.sigemptyset(members)
+    for number in numbers:
+        _libc.sigaddset(members, number)
+    return members
 
 
 class Listener:

@@ -27,7 +27,7 @@ from .verdict import Verdict, why_refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .calls import Machine
     from .first_touch import FirstTouch
@@ -67,16 +67,11 @@ class Session:
         setsigdef: Iterable[int] = (),
     ) -> int:
         """Start the command, traced where the kernel lets us, and return its pid; raises OSError as posix_spawn."""
-        mask, defaults = tuple(setsigmask), tuple(setsigdef)
-
-        def start() -> int:
-            return os.posix_spawn(path, list(argv), environment, setsigmask=mask, setsigdef=defaults)
-
+        command = kernel.Command(path, argv, environment, setsigmask, setsigdef)
         try:
-            supervisor = self._forked(start)
+            supervisor = self._forked(command)
         except OSError as error:
-            self._refuse(error.errno or 0)
-            return start()
+            return self._untraced(command, error.errno or 0)
         what, first, second = self._heard_first()
         if what == STARTED:
             self.supervisor = supervisor
@@ -87,8 +82,7 @@ class Session:
         self._hang_up()
         if what == FAILED:
             raise OSError(first, os.strerror(first), os.fsdecode(path))
-        self._refuse(first)
-        return start()
+        return self._untraced(command, first)
 
     def wait(self) -> int:
         """Wait for the command to end; its status as os.waitpid gives it."""
@@ -123,10 +117,12 @@ class Session:
             self.supervisor = 0
         self._hang_up()
 
-    def _refuse(self, number: int) -> None:
+    def _untraced(self, command: kernel.Command, number: int) -> int:
         self.verdict = Verdict(works=False, why=why_refused(number), errno=number)
+        self._command = command.spawn_untraced()
+        return self._command
 
-    def _forked(self, start: Callable[[], int]) -> int:
+    def _forked(self, command: kernel.Command) -> int:
         kernel.adopt_orphans()  # so that a killed supervisor leaves the command to us
         journal = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._news, telling = os.pipe()
@@ -134,7 +130,7 @@ class Session:
         try:
             pid = os.fork()
             if not pid:
-                Between(self._machine, self._top, journal, self._first_touch, telling, wrapper).live(start)
+                Between(self._machine, self._top, journal, self._first_touch, telling, wrapper).live(command)
         except OSError:
             self._hang_up()
             raise
