@@ -227,7 +227,8 @@ class Memory:
 
     def read(self, thread: int, address: int, size: int) -> bytes:
         """Read up to `size` bytes (at most 4096), fewer where the memory ends; raises OSError."""
-        return self._data.raw[: self._fetch(thread, address, size)]
+        got = self._fetch(thread, address, size)
+        return self._data.raw[:got]
 
     def string(self, thread: int, address: int) -> bytes:
         """Read the string at the address, without its NUL; raises OSError, ENAMETOOLONG over PATH_MAX."""

@@ -39,7 +39,7 @@ class Session:
     """One traced command. `spawn` and `waitpid` serve as those of `os` do.
 
     `verdict` says whether it is traced in truth, once `spawn` has returned. `supervisor` is the pid of the process
-    between, 0 without one.
+    between, 0 without one; `command` the command's.
     """
 
     def __init__(self, machine: Machine, top: bytes, journal: bytes, first_touch: FirstTouch | None) -> None:
@@ -49,7 +49,7 @@ class Session:
         self._journal = journal
         self._first_touch = first_touch
         self._news = -1
-        self._command = 0
+        self.command = 0
         self._status: int | None = None
         self._stopped: int | None = None
         self._ended: int | None = None
@@ -76,7 +76,7 @@ class Session:
         if what == STARTED:
             self.supervisor = supervisor
             self.verdict = Verdict(works=True, no_new_privs=bool(second))
-            self._command = first
+            self.command = first
             return first
         os.waitpid(supervisor, 0)
         self._hang_up()
@@ -89,11 +89,11 @@ class Session:
         if self._news >= 0:
             os.set_blocking(self._news, True)
             self._listen()
-        return self._ended if self._ended is not None else os.waitpid(self._command, 0)[1]
+        return self._ended if self._ended is not None else os.waitpid(self.command, 0)[1]
 
     def waitpid(self, pid: int, options: int) -> tuple[int, int]:
         """Say how the command stands, as os.waitpid(pid, options) with WNOHANG does; SIGCHLD says when to ask."""
-        if pid != self._command:
+        if pid != self.command:
             return os.waitpid(pid, options)
         self._listen()
         if self._ended is not None:
@@ -119,8 +119,8 @@ class Session:
 
     def _untraced(self, command: kernel.Command, number: int) -> int:
         self.verdict = Verdict(works=False, why=why_refused(number), errno=number)
-        self._command = command.spawn_untraced()
-        return self._command
+        self.command = command.spawn_untraced()
+        return self.command
 
     def _forked(self, command: kernel.Command) -> int:
         kernel.adopt_orphans()  # so that a killed supervisor leaves the command to us
