@@ -14,6 +14,7 @@ from ckpt_run.capture.baseline import is_below, is_born_since
 from ckpt_run.capture.copies import is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
+from ckpt_run.capture.precious import LEFT_OUT_SUFFIXES
 from ckpt_run.capture.reasons import Reason
 
 TYPE_CHECKING = False
@@ -106,6 +107,7 @@ def _touched_by_survey(baseline: Baseline, before: Survey, tree: Tree) -> Touche
     for path in after.nested - before.nested:
         if path in before.folders:
             found.gaps[path + b"/.git"] = (Reason.GIT_INTERNAL, {})
+    _look_into_ignored(baseline, before, after, tree, found)
     # What stands below a folder that could not be listed before may have been there all along.
     for path in before.unread - after.unread:
         found.gaps.update(
@@ -118,6 +120,19 @@ def _touched_by_survey(baseline: Baseline, before: Survey, tree: Tree) -> Touche
         found.gaps[path] = (Reason.UNREADABLE, {"cause": "the folder can no longer be listed"})
     found.paths -= found.gaps.keys()
     return found
+
+
+def _look_into_ignored(baseline: Baseline, before: Survey, after: Survey, tree: Tree, found: Touched) -> None:
+    """Name each ignored folder in which something changed, other than what a program makes again anyhow."""
+    for folder in baseline.ignored_folders:
+        if folder in before.folders and folder not in after.folders:
+            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
+    for folder, was in baseline.ignored_surveys.items():
+        if folder in found.gaps:
+            continue
+        now = worktree.survey(tree, files_max=1 << 62, left_out=(), start=folder)
+        if any(not path.endswith(LEFT_OUT_SUFFIXES) for path in _differing(was.files, now.files)):
+            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
 
 
 def _differing(before: Mapping[Path, Fingerprint], after: Mapping[Path, Fingerprint]) -> set[Path]:
@@ -189,6 +204,9 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
         new -= {prefix + path for path in part.index.tracked}
     for path in new:
         _note_new(path, baseline, found)
+    for folder in baseline.ignored_folders:
+        if baseline.part_of(folder) is part and not os.path.lexists(baseline.project.top + b"/" + folder):
+            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
     for path in status.ignored_folders | status.nested:
         full = prefix + path
         if full not in baseline.ignored_folders and not _was_known(full, baseline):

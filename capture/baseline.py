@@ -11,7 +11,7 @@ import os
 import time
 
 from ckpt_run.capture import index as git_index
-from ckpt_run.capture import worktree
+from ckpt_run.capture import precious, worktree
 from ckpt_run.capture.copies import (
     Copied,
     Copier,
@@ -19,9 +19,6 @@ from ckpt_run.capture.copies import (
     Memory,
     Uncopied,
     link_packs,
-    read_checked,
-    recent_among,
-    unflat,
     write_checked,
 )
 from ckpt_run.capture.errors import GitError
@@ -33,7 +30,7 @@ from ckpt_run.capture.spool import store_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ckpt_run.capture.git import Status
@@ -43,9 +40,8 @@ if TYPE_CHECKING:
     from ckpt_run.capture.spool import Spool
     from ckpt_run.capture.worktree import Survey, Tree
 
-LEFT_OUT_SUFFIXES = (b".log", b".pyc", b".pyo", b".o", b".obj", b".class", b".tmp", b".swp", b"~", b".DS_Store")
-"""Ignored files that hold nothing precious: a program makes them again."""
 _NESTED_MAX = 32
+_IGNORED_FILES_MAX = 1000
 
 
 class Part:
@@ -98,6 +94,7 @@ class Baseline:
         "copied",
         "ignored_files",
         "ignored_folders",
+        "ignored_surveys",
         "parts",
         "project",
         "started_ns",
@@ -120,6 +117,17 @@ class Baseline:
         self.uncopied: dict[Path, Uncopied] = {}
         self.unlooked: set[Path] = set()
         self.survey: Survey | None = None
+        self.ignored_surveys: dict[Path, Survey] = {}
+
+    def is_folder(self, path: Path) -> bool:
+        """Say whether a known path lies below this one; for a project without a survey."""
+        prefix = path + b"/"
+        if any(
+            known.startswith(prefix) for paths in (self.copied, self.uncopied, self.ignored_files) for known in paths
+        ):
+            return True
+        part = self.part_of(prefix)
+        return any((part.prefix + known).startswith(prefix) for known in part.index.tracked)
 
     def part_of(self, path: Path) -> Part:
         """The innermost repository that the path belongs to."""
@@ -149,27 +157,6 @@ class Baseline:
         )
 
 
-def unflat_baseline(value: Any, project: Project, environment: Mapping[bytes, bytes]) -> Baseline:
-    """Read back what `Baseline.flat` gave; the survey is None."""
-    _, started, parts, changed, untracked, files, folders, copied, uncopied, unlooked = value
-    baseline = Baseline(project, started)
-    for prefix, facts, private, fingerprint, seen in parts:
-        repository = Repository(*facts)
-        asked = PrivateRepository(private, repository.top, repository.common_dir, environment)
-        baseline.parts.append(Part(prefix, repository, asked, fingerprint, ReferencesSeen(*seen)))
-    for mine, theirs in (
-        (baseline.changed, changed),
-        (baseline.untracked, untracked),
-        (baseline.ignored_files, files),
-        (baseline.ignored_folders, folders),
-        (baseline.unlooked, unlooked),
-    ):
-        mine.update(theirs)
-    baseline.copied = {path: unflat(flat) for path, flat in copied.items()}
-    baseline.uncopied = {path: Uncopied(*why) for path, why in uncopied.items()}
-    return baseline
-
-
 def begin_record(run: Run, baseline: Baseline) -> object:
     """The begin record of a run, as a value for the spool."""
     about = (run.id, run.argv, run.cwd, run.started_ns, run.label, run.session, run.turn, run.point_id)
@@ -180,19 +167,9 @@ def keep_survey(baseline: Baseline, folder: bytes) -> None:
     """Keep the survey in the run's folder, while the command runs, for the case that the wrapper is killed."""
     survey = baseline.survey
     if survey is not None:
-        value = (survey.files, survey.folders, list(survey.nested), list(survey.unread))
+        ignored = {path: inner.files for path, inner in baseline.ignored_surveys.items()}
+        value = (survey.files, survey.folders, list(survey.nested), list(survey.unread), ignored)
         write_checked(folder + b"/survey", value)
-
-
-def kept_survey(folder: bytes) -> Survey | None:
-    """The survey that `keep_survey` kept in the run's folder; None when there is none."""
-    value = read_checked(folder + b"/survey")
-    if value is None:
-        return None
-    survey = worktree.Survey()
-    survey.files, survey.folders = value[0], value[1]
-    survey.nested, survey.unread = set(value[2]), set(value[3])
-    return survey
 
 
 def take(
@@ -203,11 +180,13 @@ def take(
     limits: Limits,
     *,
     protect_ignored: bool,
+    argv: Sequence[bytes],
 ) -> tuple[Baseline, Memory, int]:
     """Take the baseline, its copies written into the spool (not yet durable).
 
-    Gives it with the memory to keep for the next run and the number of bytes written. Raises GitError when Git
-    cannot answer, StoreError when the store cannot be written.
+    `argv` is the command, of which only the words are looked at. Gives it with the memory to keep for the next run
+    and the number of bytes written. Raises GitError when Git cannot answer, StoreError when the store cannot be
+    written.
     """
     baseline = Baseline(project, time.time_ns())
     memory = Memory(project.memory)
@@ -215,9 +194,11 @@ def take(
         try:
             _ask(baseline, memory, tree, repository, environment, spool, limits)
             copier = Copier(tree, spool.fd, spool.pack, memory.copied, limits, baseline.started_ns)
-            _copy(baseline, copier, protect_ignored=protect_ignored)
+            precious.copy(baseline, copier, protect_ignored=protect_ignored)
+            if precious.may_lose_objects(argv):
+                precious.copy_clean(baseline, limits, copier)
             if gone := link_packs(copier.copied, memory.packs, spool.folder + b"/packs") - {spool.pack}:
-                _copy_again(copier, gone, baseline)
+                precious.copy_again(copier, gone, baseline)
         except OSError as error:
             raise store_error(error, spool.folder) from error
     baseline.copied = copier.copied
@@ -249,6 +230,19 @@ def _ask(
     if survey is not None and not _settle(survey, tree, limits, memory.ignored_folders, baseline.ignored_folders):
         survey = None
     baseline.survey = survey
+    if survey is not None:
+        _survey_ignored(baseline, tree, memory)
+
+
+def _survey_ignored(baseline: Baseline, tree: Tree, memory: Memory) -> None:
+    """Look at the small ignored folders too: nothing in them is copied, but a change in one shall not be silent."""
+    for folder in sorted(baseline.ignored_folders - memory.large_folders):
+        try:
+            found = worktree.survey(tree, files_max=_IGNORED_FILES_MAX, left_out=(), start=folder)
+        except worktree.SurveyTooLarge:
+            memory.large_folders.add(folder)
+            continue
+        baseline.ignored_surveys[folder] = found
 
 
 def _part(
@@ -363,34 +357,6 @@ def _settle(survey: Survey, tree: Tree, limits: Limits, guessed: set[Path], igno
         survey.nested |= more.nested
         survey.unread |= more.unread
     return True
-
-
-def _copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
-    """Copy what Git does not hold, the most precious first."""
-    fingerprints = baseline.survey.files if baseline.survey is not None else None
-    if fingerprints is not None:
-        fingerprints = {**fingerprints, **(baseline.survey.folders if baseline.survey else {})}
-    copier.copy(sorted(baseline.changed), fingerprints)
-    copier.copy(sorted(baseline.untracked), fingerprints)
-    if baseline.survey is not None:
-        recent = recent_among(baseline.survey.files, baseline.started_ns)
-        copier.copy(_not_ignored(recent, baseline), fingerprints)
-    if protect_ignored:
-        precious = [path for path in baseline.ignored_files if not path.endswith(LEFT_OUT_SUFFIXES)]
-        copier.copy(sorted(precious), fingerprints)
-
-
-def _not_ignored(paths: Iterable[Path], baseline: Baseline) -> list[Path]:
-    return [path for path in paths if path not in baseline.ignored_files]
-
-
-def _copy_again(copier: Copier, gone: set[bytes], baseline: Baseline) -> None:
-    """Copy anew what lay in packs that another run took away between our look and our link."""
-    lost = [path for path, copy in copier.copied.items() if copy.pack in gone]
-    for path in lost:
-        del copier.copied[path]
-    copier.forget(gone)
-    copier.copy(lost, baseline.survey.files if baseline.survey is not None else None)
 
 
 def _read(path: bytes, size: int = -1) -> bytes:

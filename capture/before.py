@@ -160,6 +160,8 @@ def _unknown_to_git(baseline: Baseline, path: Path) -> Before:
         return _gap(baseline, path, Reason.GIT_BLIND)
     if is_below(path, baseline.ignored_folders) or is_below(path, baseline.unlooked):
         return _maybe_there(baseline, path)
+    if baseline.is_folder(path):
+        return Before(Entry(Kind.DIRECTORY), known=Known.GIT)
     return Before(ABSENT, known=Known.GIT)
 
 

@@ -48,6 +48,8 @@ def settle_mode(before: Before, after: Entry) -> None:
 
     An entry that is gone keeps what Git gives a new file.
     """
+    if before.entry.kind == after.kind == Kind.DIRECTORY and before.entry.mode is None:
+        before.entry.mode = after.mode
     if before.executable is None or after.kind != Kind.FILE or after.mode is None:
         return
     mode = after.mode

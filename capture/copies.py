@@ -195,6 +195,25 @@ class Copier:
         self._bytes += size
         self.written += len(copy.data)
 
+    def copy_if_room(self, paths: Iterable[Path], limits: Limits) -> None:
+        """Copy clean files within other limits; one that is over them is not noted: Git's blob stands for it."""
+        self._limits = limits
+        for path in paths:
+            if path in self.copied or path in self.uncopied:
+                continue
+            self.copy([path], None)
+            self.uncopied.pop(path, None)
+
+    def note_left_out(self, paths: Iterable[Path]) -> None:
+        """Note how ignored files that are not copied stand, so that a change in one is seen."""
+        for path in paths:
+            try:
+                fingerprint = self._tree.fingerprint(path)
+            except OSError:
+                continue  # what cannot be looked at now cannot be compared later
+            pattern = "*" + os.fsdecode(b"." + path.rpartition(b".")[2])
+            self._refuse(path, Reason.IGNORED_LEFT_OUT, fingerprint, pattern=pattern)
+
     def _refuse(self, path: Path, reason: str, fingerprint: Fingerprint | None, **numbers: int | str) -> None:
         self.uncopied[path] = Uncopied(reason, numbers, fingerprint)
 
@@ -260,13 +279,14 @@ def read_checked(path: bytes) -> Any:
 class Memory:
     """What a project's earlier runs left for the next: copies, folders that Git ignored, a refreshed index."""
 
-    __slots__ = ("_table", "copied", "folder", "ignored_folders")
+    __slots__ = ("_table", "copied", "folder", "ignored_folders", "large_folders")
 
     def __init__(self, folder: bytes) -> None:
         """Look at `folder` later: `load` reads what is in it."""
         self.folder = folder
         self.copied: dict[Path, Copied] = {}
         self.ignored_folders: set[Path] = set()
+        self.large_folders: set[Path] = set()
         self._table: object = None
 
     def load(self) -> None:
@@ -276,6 +296,7 @@ class Memory:
         if isinstance(value, tuple):
             self.copied = {path: unflat(flat) for path, flat in value[0].items()}
             self.ignored_folders = set(value[1])
+            self.large_folders = set(value[2])
 
     @property
     def packs(self) -> bytes:
@@ -298,9 +319,7 @@ class Memory:
             if name.startswith(b"index-") and self.folder + b"/" + name != path:
                 _unlink(self.folder + b"/" + name)
 
-    def keep(
-        self, copied: Mapping[Path, Copied], ignored_folders: Iterable[Path], *, pack: bytes, spool: bytes
-    ) -> None:
+    def keep(self, copied: Mapping[Path, Copied], ignored_folders: set[Path], *, pack: bytes, spool: bytes) -> None:
         """Remember the copies for the next run; `spool` becomes the pack of this name, if it holds any of them."""
         if any(copy.pack == pack for copy in copied.values()):
             os.link(spool, self.packs + b"/" + pack)
@@ -311,7 +330,7 @@ class Memory:
         for name in sorted(used, key=lambda name: used[name])[: max(0, len(used) - _PACKS_MAX)]:
             del used[name]
         kept = {path: copy.flat() for path, copy in copied.items() if copy.pack in used and copy.fingerprint}
-        table = (kept, sorted(ignored_folders))
+        table = (kept, sorted(ignored_folders), sorted(self.large_folders.intersection(ignored_folders)))
         if table == self._table:
             return
         write_checked(self.folder + b"/table", table)

@@ -1,24 +1,19 @@
-"""From what may have changed to what a run's record holds: its changes and the bytes that Undo needs.
-
-Also closes a run whose wrapper died, from its spool.
-"""
+"""From what may have changed to what a run's record holds: its changes and the bytes that Undo needs."""
 
 from __future__ import annotations
 
 import stat
-import time
 
 from ckpt_run.capture import aftermath, before, changes, worktree
-from ckpt_run.capture.baseline import is_born_since, kept_survey, unflat_baseline
+from ckpt_run.capture.baseline import is_born_since
 from ckpt_run.capture.changes import After
-from ckpt_run.capture.model import Change, Entry, Kind, Run, State
+from ckpt_run.capture.model import Change, Entry, Kind, Run
 from ckpt_run.capture.moved import moved
 from ckpt_run.capture.reasons import Reason
-from ckpt_run.capture.spool import abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ckpt_run.capture.aftermath import Looked
     from ckpt_run.capture.baseline import Baseline
@@ -142,50 +137,6 @@ def _contents(
             contents[digest] = data
             room -= len(data)
     return contents
-
-
-def close_interrupted(
-    project: Project,
-    environment: Mapping[bytes, bytes],
-    limits: Limits,
-    points_max: int,
-    survivors: Callable[[str, int], list[tuple[int, str]]],
-) -> list[Run]:
-    """Record the runs whose wrapper died, as interrupted; gives them, oldest first.
-
-    `survivors` tells the processes of a run (its id, its start in nanoseconds) that are still alive. Raises
-    StoreError, GitError.
-    """
-    closed = []
-    for dead in abandoned(project):
-        if dead.record is None:
-            dead.spool.remove()
-            continue
-        about, flat = dead.record
-        baseline = unflat_baseline(flat, project, environment)
-        baseline.survey = kept_survey(dead.spool.folder)
-        run_id, argv, cwd, started_ns, label, session, turn, point_id = about
-        with aftermath.look(baseline, dead.spool) as looked:
-            found = recorded(baseline, looked, dead.spool, limits)
-        run = Run(
-            run_id,
-            argv,
-            cwd,
-            started_ns,
-            ended_ns=time.time_ns(),
-            state=State.INTERRUPTED,
-            changes=found.changes,
-            git_moved=found.git_moved,
-            background=survivors(run_id, started_ns),
-            label=label,
-            session=session,
-            turn=turn,
-            point_id=point_id,
-        )
-        save(project, run, found.contents, points_max, limits.project_bytes_max)
-        dead.spool.remove()
-        closed.append(run)
-    return closed
 
 
 def save(project: Project, run: Run, contents: Mapping[bytes, bytes], points_max: int, bytes_max: int) -> None:

@@ -214,6 +214,7 @@ class Recorder:
                 self._spool,
                 self._settings.limits,
                 protect_ignored=self._settings.protect_ignored,
+                argv=self._run.argv,
             )
             begin = baseline.begin_record(self._run, self._baseline)
             self._spool.commit(begin, at=written, durably=written > 0)
@@ -300,10 +301,12 @@ class Recorder:
 
 def close_interrupted(project: Project, environment: Mapping[bytes, bytes], settings: Settings) -> list[Run]:
     """Close the runs of the project whose wrapper died. Raises CkptError."""
-    from ckpt_run.capture import record
+    from ckpt_run.capture import interrupted
     from ckpt_run.shim import background
 
-    return record.close_interrupted(project, environment, settings.limits, settings.points_max, background.survivors)
+    return interrupted.close_interrupted(
+        project, environment, settings.limits, settings.points_max, background.survivors
+    )
 
 
 def _new_run(options: Options, environment: Mapping[bytes, bytes]) -> Run:

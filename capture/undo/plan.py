@@ -79,6 +79,10 @@ class _Planner:
 
     def fold(self, path: Path, changes: Sequence[Change]) -> _Fold:
         """Take the changes of one path back, newest first, until one is a gap or held."""
+        if changes[0].reason is not None:
+            gap = _Fold(path, ABSENT)  # Undo leaves it: what stands there is not even read
+            gap.left = Left(path, changes[0].reason, changes[0].numbers)
+            return gap
         _refuse_foreign(path)
         now, problem = self._now(path)
         fold = _Fold(path, now)
