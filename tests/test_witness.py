@@ -327,3 +327,25 @@ def test_a_project_is_known_by_its_other_mounts_too() -> None:
         b"/other/u/p/": b"",
         b"/sub/": b"deep/er/",
     }
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "machine", "why"),
+    [
+        ("darwin", "23.1.0", "arm64", witness.Why.NOT_LINUX),
+        ("linux", "5.4.0-90-generic", "x86_64", witness.Why.KERNEL),
+        ("linux", "4.19.0", "aarch64", witness.Why.KERNEL),
+        ("linux", "6.1.0", "riscv64", witness.Why.MACHINE),
+        ("linux", "5.5-rc1", "x86_64", None),
+        ("linux", "10.0.1", "aarch64", None),
+    ],
+)
+def test_where_it_cannot_work_nothing_is_started_and_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch, system: str, release: str, machine: str, why: str | None
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", release, "", machine)))
+    assert witness.possible().why == why
+    if why is not None:
+        assert witness.start(b"/nowhere", b"/nowhere/journal") is None
+        assert witness.probe().why == why

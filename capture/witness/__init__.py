@@ -48,14 +48,19 @@ __all__ = [
 ]
 
 _BITS_64 = 1 << 32
+# SECCOMP_USER_NOTIF_FLAG_CONTINUE. Before it a filter with a listener is accepted, and no call could go on.
+_LINUX_MIN = (5, 5)
 
 
 def possible() -> Verdict:
-    """Say whether system and machine are ones that the witness knows; the kernel may still refuse."""
+    """Say whether system, kernel and machine are ones that the witness knows; the kernel may still refuse."""
     if not sys.platform.startswith("linux"):
         return Verdict(works=False, why=Why.NOT_LINUX)
     if os.uname().machine not in {"x86_64", "aarch64"} or sys.maxsize < _BITS_64 or sys.byteorder != "little":
         return Verdict(works=False, why=Why.MACHINE)
+    release = os.uname().release.replace("-", ".").split(".")
+    if tuple(int(number) for number in release[:2] if number.isdecimal()) < _LINUX_MIN:
+        return Verdict(works=False, why=Why.KERNEL)
     return Verdict(works=True)
 
 

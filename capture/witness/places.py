@@ -80,7 +80,10 @@ class Places:
         `follow` says whether a link as the last name is followed; `status` (a `Status`) whether the place shall say
         what stands there. Raises Blind, or OSError(ENAMETOOLONG).
         """
-        full = self.seen_from_here(thread, folder, path)
+        if folder == AT_FDCWD and path[0] != _SLASH:
+            full = b"/proc/%d/cwd/%b" % (thread, path)
+        else:
+            full = self.seen_from_here(thread, folder, path)
         for _ in range(_LINKS_MAX):
             found = self._step(full, follow=follow, status=status)
             if not isinstance(found, bytes):

@@ -13,6 +13,7 @@ import stat
 import struct
 
 from .calls import (
+    ARCH_X86_64,
     AT_EMPTY_PATH,
     AT_FDCWD,
     AT_SYMLINK_NOFOLLOW,
@@ -47,6 +48,8 @@ _RESOLVE_IN_ROOT = 0x10  # linux/openat2.h
 _OPEN_HOW = struct.Struct("=QQQ")
 _GONE = (errno.ESRCH, errno.EFAULT, errno.ENOENT)
 Seen = tuple[int, Place]
+if TYPE_CHECKING:
+    Look = Callable[[Call, int, tuple[int, ...]], list[Seen]]
 
 
 class Supervisor:
@@ -67,11 +70,10 @@ class Supervisor:
         self._journal = journal
         self._lock = lock
         self._pack = pack
-        self._tables = machine.tables
         self._nofollow = machine.nofollow
         self._servers = Servers()
         self._blind = False
-        self._forms: dict[str, Callable[[Call, int, tuple[int, ...]], list[Seen]]] = {
+        forms: dict[str, Look] = {
             Form.OPEN: self._open,
             Form.OPEN_HOW: self._open_how,
             Form.NAMES: self._names,
@@ -83,6 +85,13 @@ class Supervisor:
             Form.EXECUTE: self._execute,
             Form.CONNECT: self._connect,
             Form.LISTEN: self._listen,
+        }
+        # One step from a call to the way to look at it; most of the time goes by in steps.
+        self._known = {
+            (arch, number | bit): (forms[call.form], call)
+            for arch, table in machine.tables.items()
+            for number, call in table.items()
+            for bit in ((0, X32_BIT) if arch == ARCH_X86_64 else (0,))
         }
 
     def serve(self, listener: Listener) -> None:
@@ -114,20 +123,17 @@ class Supervisor:
                 self._note(os.getpid(), Touch.INHERITED, place)
 
     def _look(self, call: tuple[int, ...]) -> list[Seen]:
-        _, thread, number, arch, *arguments = call
-        table = self._tables.get(arch)
-        known = table.get(number & ~X32_BIT) if table is not None else None
+        _, thread, number, arch = call[:4]
+        known = self._known.get((arch, number))
+        seen: list[Seen] = []
         try:
             if known is None:
                 self._journal.gap(GapKind.FOREIGN_CALLS, thread, b"%#x" % arch)
-                return []
-            if self._blind:
-                return []
-            seen = self._forms[known.form](known, thread, tuple(arguments))
-            if self._pack is not None:
-                for touch, place in seen:
-                    self._keep(touch, place)
-            return seen
+            elif not self._blind:
+                seen = known[0](known[1], thread, call[4:])
+                if self._pack is not None:
+                    for touch, place in seen:
+                        self._keep(touch, place)
         except Blind:
             self._journal.gap(GapKind.UNREADABLE, thread, _name(thread))
         except OSError as error:
@@ -138,7 +144,7 @@ class Supervisor:
                 self._journal.gap(GapKind.FAULT, thread, os.fsencode(error.strerror or ""))
         except Exception as error:  # noqa: BLE001  # the command must go on; the trace says that it is not whole
             self._journal.gap(GapKind.FAULT, thread, repr(error).encode(errors="replace"))
-        return []
+        return seen
 
     def _keep(self, touch: int, place: Place) -> None:
         """Copy what stands there, if that is the first touch."""
@@ -170,7 +176,7 @@ class Supervisor:
     ) -> list[Seen]:
         folder, path_index = where
         path = self._memory.string(thread, arguments[path_index])
-        if not path or path in _SEEN_OFTEN:
+        if not path or path in _SEEN_OFTEN or _is_gits(path):
             return []
         descriptor = AT_FDCWD if folder is None else _signed(arguments[folder])
         return self._find(touch, thread, descriptor, path, follow=follow, status=status)
@@ -179,9 +185,7 @@ class Supervisor:
         self, touch: int, thread: int, folder: int, path: bytes, *, follow: bool, status: int = Status.NEEDED
     ) -> list[Seen]:
         place = self._places.find(thread, folder, path, follow=follow, status=status)
-        if place is None or place.path == b".git" or place.path.startswith(b".git/"):
-            return []  # Git's own files are never a change (nor are we to copy its locks)
-        return [(touch, place)]
+        return [] if place is None or place.path == b".git" or _is_gits(place.path) else [(touch, place)]
 
     def _open(self, call: Call, thread: int, arguments: tuple[int, ...]) -> list[Seen]:
         flags = arguments[call.flags or 0]
@@ -242,7 +246,7 @@ class Supervisor:
         if descriptor == AT_FDCWD:
             return self._find(touch, thread, AT_FDCWD, b".", follow=True)
         place = self._places.of_descriptor(thread, descriptor)
-        return [] if place is None or place.path.startswith(b".git/") else [(touch, place)]
+        return [] if place is None or _is_gits(place.path) else [(touch, place)]
 
     def _gap(self, call: Call, thread: int, arguments: tuple[int, ...]) -> list[Seen]:
         if call.name == "socketcall":  # the 32-bit door to connect, whose arguments are in memory
@@ -280,6 +284,11 @@ class Supervisor:
     def _listen(self, _call: Call, thread: int, arguments: tuple[int, ...]) -> list[Seen]:
         self._servers.listens(thread, _signed(arguments[0]))
         return []
+
+
+def _is_gits(path: bytes) -> bool:
+    """Whether a path, as written, leads into a folder of Git's own: such files are never a change of a project."""
+    return b".git/" in path and (path.startswith(b".git/") or b"/.git/" in path) and b"/.." not in path
 
 
 def _signed(argument: int) -> int:
