@@ -239,3 +239,25 @@ def parse_batch(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
             start += size + 1
         else:
             yield words[0], None
+
+
+def sealed_output(folder: bytes, words: Sequence[bytes]) -> bytes:
+    """What a git prints that knows no repository and no settings, in a folder of ours; exit code 1 is no failure.
+
+    For `diff --no-index` and `merge-file`, which need neither. Raises GitError.
+    """
+    environment = {name: value for name, value in os.environb.items() if not name.startswith(b"GIT_")}
+    environment.update(
+        {
+            b"GIT_CONFIG_GLOBAL": b"/dev/null",
+            b"GIT_CONFIG_NOSYSTEM": b"1",
+            b"GIT_CEILING_DIRECTORIES": os.path.dirname(folder),
+            b"HOME": folder,
+            b"XDG_CONFIG_HOME": folder,
+            b"LC_ALL": b"C",
+        }
+    )
+    code, out, errors = Process([b"-C", folder, *words], environment).finish()
+    if code not in (0, 1):
+        raise GitError(Fault.GIT_FAILED, cause=last_words(errors))
+    return out

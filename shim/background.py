@@ -23,6 +23,7 @@ Identity = tuple[int, int, str]
 """A process for good: its pid, its start in clock ticks since boot, and which boot that was."""
 
 _SHORT_NS = 1_000_000_000
+_EXEC_LOOKS_MAX = 3
 
 
 def survivors(run_id: str, since_ns: int, *, newer_than_pid: int | None = None) -> list[tuple[int, str]]:
@@ -84,11 +85,20 @@ def _last_pid() -> int:
 
 def _environment(pid: int) -> bytes:
     """The environment that a process was started with; empty where it has ended or is not ours to read."""
+    block = b""
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as block:
-            return block.readall()
+        for _ in range(_EXEC_LOOKS_MAX):
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as environ:
+                block = environ.readall()
+            if block:
+                break
+            # Empty in the middle of an execve too (fs/proc/base.c, environ_read, 6.18); a kernel thread or a
+            # zombie has no program, and fails here.
+            os.readlink(f"/proc/{pid}/exe")
+            time.sleep(0.0005)
     except OSError:
         return b""
+    return block
 
 
 def _named(pids: Iterable[int]) -> list[tuple[int, str]]:

@@ -5,7 +5,8 @@ the signal mask and the dispositions that the caller was started with. What cann
 
 - Python ignores SIGPIPE and SIGXFSZ as it starts and forgets what they were: the command gets them default.
   SIGCHLD ignored by a parent is default too, because its exit code would be lost.
-- SIGSTOP and SIGKILL sent to the wrapper's pid alone cannot be passed on; a value sent with sigqueue is not.
+- SIGSTOP and SIGKILL sent to the wrapper's pid alone cannot be passed on; SIGPIPE, SIGXFSZ and a value sent
+  with sigqueue are not.
 - A signal for the whole group is told from one for the wrapper by `sentinel`. Where there is none (the first
   0.2 ms, or no process to spare), or where the same signal comes twice within some 0.1 ms, the command may get
   it once more than sent; never once less.
@@ -43,8 +44,9 @@ def _numbers(*names: str) -> frozenset[int]:
     return frozenset(int(getattr(_signal, name)) for name in names if hasattr(_signal, name))
 
 
-HELD = frozenset(map(int, _signal.valid_signals())) - _numbers("SIGKILL", "SIGSTOP")
-"""The signals held while a command runs: all that can be. A fault of our own still kills (signal(7): forced)."""
+# Blocked, a signal is kept even where it is ignored: an EPIPE of our own would be passed on as a SIGPIPE.
+HELD = frozenset(map(int, _signal.valid_signals())) - _numbers("SIGKILL", "SIGSTOP", "SIGPIPE", "SIGXFSZ")
+"""The signals held while a command runs: all others. A fault of our own still kills (signal(7): forced)."""
 
 _STOPPING = _numbers("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _HARMLESS = _STOPPING | _numbers("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIGINFO")
@@ -252,7 +254,7 @@ def _executed(
             return execute(_SHELL, [_SHELL, path, *argv[1:]], environment)
         except OSError as fault:
             error = fault.errno or errno.EIO
-    code = EXIT_NOT_FOUND if error in {errno.ENOENT, errno.ENOTDIR} else EXIT_NOT_EXECUTABLE
+    code = EXIT_NOT_FOUND if error == errno.ENOENT else EXIT_NOT_EXECUTABLE
     return Ended(code, path=path, errno=error)
 
 
@@ -344,19 +346,24 @@ def _reached_already(pid: int, number: int, sentinel: Sentinel, *, from_kernel: 
 
 
 def _news(pid: int) -> Ended | None:
-    """What the command did: None if it goes on, or was stopped and has been continued."""
+    """What the command did: None if it goes on, be it stopped or continued."""
+    stopped_with_it = False
     while True:
-        found_pid, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-        if not found_pid:
+        changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if not changed:
+            # A shell's `fg` continues the group, the command included. If it is stopped still, it is our turn.
+            if stopped_with_it:
+                _send(pid, _signal.SIGCONT)
             return None
-        if not os.WIFSTOPPED(status):
+        if os.WIFSTOPPED(status):
+            if _shell_watches():
+                _stop(os.WSTOPSIG(status))
+                stopped_with_it = True
+        elif os.WIFCONTINUED(status):
+            stopped_with_it = False
+        else:
             code = os.waitstatus_to_exitcode(status)
             return Ended(code, pid=pid) if code >= 0 else Ended(EXIT_SIGNAL - code, pid=pid, signal=-code)
-        if _shell_watches():
-            _stop(os.WSTOPSIG(status))
-            # A shell's `fg` continues the group, the command included. If it is stopped still, it is our turn.
-            if not os.waitpid(pid, os.WNOHANG | os.WCONTINUED)[0]:
-                _send(pid, _signal.SIGCONT)
 
 
 def _shell_watches() -> bool:

@@ -1,0 +1,388 @@
+"""What the verbs of `ckpt` say: help, cards, logs, questions. A leaf, like `card`; nothing here reads or asks."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from ckpt_run.capture.model import Coverage, State
+from ckpt_run.shim import card
+from ckpt_run.shim.card import counted, listed, named, plain, shown, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from ckpt_run.capture.model import Change, Point, Run
+
+ABOUT = "Shows and takes back what commands run with ckpt-run did to the files of this Git project."
+EPILOG = "ckpt VERB --help says more of a verb."
+VERBS = {
+    "log": "list the recovery points, newest first",
+    "show": "show one point: each change, and what Undo leaves",
+    "diff": "show what a point changed, as a unified diff",
+    "undo": "put back what a point changed, and touch nothing else",
+    "rewind": "undo a point and every later one",
+    "redo": "take the last undo back",
+    "recover": "finish what a crash left open",
+    "status": "show what is kept, and the limits",
+    "verify": "read everything that is kept, and check it",
+    "prune": "forget the oldest points",
+    "purge": "forget a path or a point for good",
+    "config": "show or set the settings",
+    "doctor": "show what works here, and what does not",
+}
+PROJECT = "a folder of the project (default: the current one)"
+ID = "a point or a run, or the beginning of its id (default: the newest)"
+JSON = "print JSON"
+ONLY = "undo only these; a folder stands for all below it"
+KEEP = "leave these as they are"
+FORCE = "undo these even though they changed since"
+REST = "leave what cannot be undone, and undo the rest"
+YES = "do not ask whether to go ahead"
+DRY_RUN = "show what would happen, and do nothing"
+LOG_NUMBER = "how many points (default: 20; 0: all)"
+LOG_PATHS = "only runs that changed these, or something below them"
+DIFF_PATHS = "only these"
+STAT = "only the number of lines"
+PURGE_WHAT = "a path, or an id"
+PURGE_ALL = "everything that is kept of this project"
+PRUNE_POINTS = "how many points to keep (default: the setting points_max)"
+PRUNE_BYTES = "how many bytes to keep (default: the setting project_bytes_max)"
+KEY = "a setting (default: all)"
+VALUE = "its new value"
+NOTHING_TO_UNDO = "Nothing to put back: everything is as it was before the command."
+CANCELLED = "Nothing was changed."
+NEEDS_YES = "Nothing was changed: there is no terminal to ask on. Add --yes to go ahead."
+FORGOTTEN = "Forgotten."
+SOUND = "Everything that is kept is whole."
+NO_LOG = "Nothing is recorded here yet. Run a command with: ckpt-run -- COMMAND"
+UNSURE_YES = "Forget all of it for good? It cannot be brought back. [y/N] "
+PROBLEMS = "The store is damaged:"
+NOT_WRITABLE = "it cannot be written"
+UNKNOWN_LINES = "lines not known"
+BINARY = "binary"
+_COLOUR = re.compile("\x1b(?!\\[[0-9;]*m)")
+_ACTIONS = {
+    "restore": "restored",
+    "recover": "recovered",
+    "remove": "removed",
+    "chmod": "permissions",
+    "merge": "merged",
+    "make_folder": "folder made again",
+    "remove_folder": "folder removed",
+}
+_LIST_MAX = 20
+_CHANGES = {
+    "modified": "changed",
+    "created": "created",
+    "deleted": "deleted",
+    "mode": "permissions",
+    "type": "replaced",
+}
+_TITLE_MAX = 70
+
+
+def title(argv: Sequence[bytes], prompt: str | None, label: str | None) -> str:
+    """A point in 70 characters: the prompt of its turn, the label of its run, or the command."""
+    text = prompt or label or " ".join(shown(word) for word in argv)
+    text = plain(" ".join(text.split()))
+    return text if len(text) <= _TITLE_MAX else text[: _TITLE_MAX - 1] + "…"
+
+
+def age(time_ns: int, now_ns: int | None = None) -> str:
+    """How long ago a time (nanoseconds since the epoch) was, in its largest unit."""
+    seconds = max(0, ((time.time_ns() if now_ns is None else now_ns) - time_ns) // 1_000_000_000)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def log_row(summary: Any) -> str:
+    """One point in a line: id, age, files, exit code, command."""
+    left = f" ({summary.left:,} left)" if summary.left else ""
+    code = "?" if summary.exit_code is None else str(summary.exit_code)
+    marks = [word for word, is_so in (("undone", summary.undone), ("interrupted", summary.state == State.INTERRUPTED))
+             if is_so]  # fmt: skip
+    mark = f"  [{', '.join(marks)}]" if marks else ""
+    label = summary.runs[0].label if summary.runs else None
+    what = title(summary.argv, summary.prompt, label)
+    return (
+        f"{summary.id}  {age(summary.started_ns):>10}  {counted(summary.changed, 'file')}{left}"
+        f"  exit {code}  {what}{mark}"
+    )
+
+
+def lines_of(counts: tuple[int, int] | str) -> str:
+    """Lines added and removed; or the word that stands for them."""
+    return counts if isinstance(counts, str) else f"+{counts[0]:,} -{counts[1]:,}"
+
+
+def point_card(point: Point, lines: Mapping[tuple[str, bytes], tuple[int, int] | str]) -> list[tuple[str, str]]:
+    """A point as (style, line) pairs: what it was, each change, the gaps apart."""
+    rows = _head(point)
+    done: list[str] = []
+    gaps: dict[str, list[str]] = {}
+    for run in point.runs:
+        for change in listed(run.changes):
+            if change.reason is None:
+                done.append(_change_line(change, lines.get((run.id, change.path), "")))
+            else:
+                gaps.setdefault(card.reason(change.reason, change.numbers), []).append(shown(change.path))
+    rows += [("", line) for line in done]
+    if gaps:
+        rows += [("", ""), ("title", card.LEFT_TITLE)]
+        for why, names in gaps.items():
+            rows.append(("gap", f"  {named(names)}: {why}"))
+    if any(run.git_moved for run in point.runs):
+        moved = named(list(dict.fromkeys(name for run in point.runs for name in run.git_moved)))
+        rows += [("", ""), ("note", f"The command moved Git ({moved}). {card.GIT_STAYS}")]
+    background = [one for run in point.runs for one in run.background]
+    if background:
+        rows.append(("note", card.background(background)))
+    return rows
+
+
+def _head(point: Point) -> list[tuple[str, str]]:
+    first, last = point.runs[0], point.runs[-1]
+    rows = [("title", f"{point.id}  {title(first.argv, point.prompt, first.label)}")]
+    if point.prompt is not None or len(point.runs) > 1:
+        rows += [("note", f"  {run.id}  {title(run.argv, None, run.label)}") for run in point.runs]
+    code = "it was interrupted" if last.exit_code is None else f"exit {last.exit_code}"
+    coverage = {
+        Coverage.COMPLETE: "Undo can put back everything",
+        Coverage.PARTIAL: "Undo leaves some of it",
+        Coverage.NONE: "Undo leaves all of it",
+    }[point.coverage]
+    rows.append(("note", f"{age(first.started_ns)} in {shown(first.cwd)} · {code} · {coverage}"))
+    rows.append(("", ""))
+    return rows
+
+
+def _change_line(change: Change, lines: tuple[int, int] | str) -> str:
+    name = _CHANGES[change.name]
+    if card.is_folder(change):
+        name = "folder " + name
+    tail = f"  {lines_of(lines)}" if lines else ""
+    if change.name == "mode" and None not in (change.before.mode, change.after.mode):
+        tail = f"  {change.before.mode:04o} → {change.after.mode:04o}"
+    return f"  {name:<12} {shown(change.path)}{tail}"
+
+
+def plan_lines(plan: Any, decision: Any) -> list[str]:
+    """What an undo will do to each file; long lists end with `and N more`."""
+    lines = _cut([f"  {_ACTIONS[item.action]:<18} {shown(item.path)}" for item in _shown_items(decision.items)])
+    lines += _cut([f"  {'stays':<18} {shown(one.path)}: {why(one)}" for one in (*decision.kept, *decision.stopped)])
+    lines += _cut([f"  {'Undo leaves':<18} {shown(one.path)}: {why(one)}" for one in decision.left])
+    if plan.git_moved:
+        lines.append(f"The command moved Git ({named(list(plan.git_moved))}). {card.GIT_STAYS}")
+    if plan.background:
+        lines.append(card.background(plan.background))
+    return lines
+
+
+def _shown_items(items: Iterable[Any]) -> list[Any]:
+    """The items worth a line: not a folder that only comes or goes with what is in it."""
+    all_items = sorted(items, key=lambda item: item.path)
+    folders = {item.path.rpartition(b"/")[0] for item in all_items}
+    return [item for item in all_items if not (item.action.endswith("folder") and item.path in folders)]
+
+
+def _cut(lines: list[str]) -> list[str]:
+    rest = len(lines) - _LIST_MAX
+    return lines if rest <= 0 else [*lines[:_LIST_MAX], f"  and {rest:,} more"]
+
+
+def why(one: Any) -> str:
+    """Why a path is held or left."""
+    return card.reason(one.reason, one.numbers)
+
+
+def undo_title(points: Sequence[str], later: int) -> str:
+    """What is about to be undone."""
+    more = f", and {counted(later, 'later point')} with it" if later else ""
+    return f"Undo {named([plain(one) for one in points])}{more}:"
+
+
+def by_time_line(paths: Sequence[bytes]) -> str:
+    """Files of which nobody can say who changed them."""
+    names = named([shown(path) for path in paths])
+    return (
+        f"Nobody can say whether the command or somebody else changed {counted(len(paths), 'of these files')}"
+        f" while it ran: {names}"
+    ).replace("of these filess", "of these files")
+
+
+PLAIN_QUESTION = "Go ahead? [y] yes  [c] keep the ones I edited…  [n] no (default): "
+PLAIN_QUESTION_SHORT = "Go ahead? [y] yes  [n] no (default): "
+HELD_TITLE = "Changed since, so Undo stopped to ask:"
+HELD_QUESTION = "[k] keep my changes (default)  [u] undo anyway  [r] undo the rest  [n] cancel: "
+CHECKLIST_TITLE = "Which of these did you edit? They stay as they are."
+CHECKLIST_QUESTION = "Numbers (such as 1 3-5), or Enter for none: "
+
+
+def checklist(paths: Sequence[bytes]) -> list[str]:
+    """The files to choose from, numbered from 1."""
+    return [f"  {number:>3}  {shown(path)}" for number, path in enumerate(paths, 1)]
+
+
+def held_lines(held: Sequence[Any]) -> list[str]:
+    """The files that stopped an undo, each with its reason."""
+    return _cut([f"  {shown(one.path)}: {why(one)}" for one in held])
+
+
+def stopped(held: Sequence[Any]) -> str:
+    """An undo that needs a decision, where nobody can be asked."""
+    return "\n".join(
+        [
+            "ckpt: Undo stopped, nothing was changed. These files changed since:",
+            *held_lines(held),
+            "Choose with --keep PATH, --force PATH, or --rest to undo the others.",
+        ]
+    )
+
+
+def changed_meanwhile(held: Sequence[Any]) -> str:
+    """Files that changed between the question and the undo."""
+    names = named([shown(one.path) for one in held])
+    return f"ckpt: Undo stopped, nothing was changed: {names} changed meanwhile. Look again with: ckpt undo"
+
+
+def undone(result: Any, ids: Sequence[str], *, partial_of: str | None) -> list[str]:
+    """What an undo did, in a few lines."""
+    parts = []
+    for word, paths in (
+        ("restored", result.restored),
+        ("recovered", result.recovered),
+        ("removed", result.removed),
+        ("merged", result.merged),
+        ("permissions put back", result.chmod),
+    ):
+        if paths:
+            parts.append(f"{len(paths):,} {word}")
+    lines = [f"Undone {named([plain(one) for one in ids])}: {', '.join(parts) if parts else 'nothing to put back'}."]
+    if result.kept:
+        lines += ["Left as you have it:", *held_lines(result.kept)]
+    if result.left:
+        lines += [card.LEFT_TITLE + ":", *held_lines(result.left)]
+    if result.git_moved:
+        lines.append(f"Your files are put back; {card.GIT_STAYS}")
+    if result.background:
+        lines.append(card.background(result.background))
+    if partial_of is not None:
+        lines.append(f"The rest of it can be undone with: ckpt undo {plain(partial_of)}")
+    return lines
+
+
+def recovered(one: Any) -> str:
+    """How an undo that a crash had left open was ended."""
+    words = {
+        "forward": "was finished: all of its files are put back",
+        "back": "was taken back: everything is as it was before it",
+        "open": "could not be ended yet; `ckpt recover` tries again",
+    }
+    text = f"The undo {plain(one.undo_id)} that was cut off {words[one.result]}."
+    for kept in one.kept:
+        text += f" Somebody wrote {shown(kept.path)} meanwhile; the bytes meant for it are in {shown(kept.rescue)}."
+    for failure in one.failures:
+        text += f" {shown(failure.path)}: {plain(failure.cause)}."
+    return text
+
+
+def nothing_open() -> str:
+    """No undo and no run is open."""
+    return "Nothing was left open."
+
+
+def closed_run(run: Run) -> str:
+    """A run whose wrapper died."""
+    return f"The run {run.id} was cut off; what it changed until now is recorded as interrupted."
+
+
+def status_lines(top: bytes, folder: bytes, usage: Any, open_undos: int) -> list[str]:
+    """What is kept of a project, and the limits."""
+    share = 100 * usage.bytes // max(1, usage.bytes_max)
+    lines = [
+        f"project  {shown(top)}",
+        f"store    {shown(folder)}",
+        f"points   {usage.points:,} of {usage.points_max:,} ({counted(usage.runs, 'run')})",
+        f"bytes    {size(usage.bytes)} of {size(usage.bytes_max)} ({share} %), {size(usage.file_bytes)} on disk",
+    ]
+    if open_undos:
+        lines.append(f"open     {counted(open_undos, 'undo')} cut off: ckpt recover")
+    return lines
+
+
+def problem(one: Any) -> str:
+    """One thing that is wrong in the store."""
+    facts = ", ".join(
+        f"{name} {plain(str(getattr(one, name)))}" for name in one.__slots__ if getattr(one, name) is not None
+    )
+    return f"  {facts}"
+
+
+def pruned(facts: Any) -> str:
+    """What a prune or purge forgot."""
+    return (
+        f"Forgotten: {counted(facts.points, 'point')}, {counted(facts.changes, 'change')}, {size(facts.bytes)};"
+        f" the store now takes {size(facts.file_bytes_after)} on disk."
+    )
+
+
+def setting_lines(name: str, value: object, setting: Any) -> list[str]:
+    """A setting with its value, what it takes, and its sentence."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    default = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
+    return [f"{name} = {text}", f"    {setting.sentence} It takes {setting.allowed}; the default is {default}."]
+
+
+def doctor_line(is_fine: bool | None, text: str) -> str:  # noqa: FBT001  # three-valued: fine, not fine, for information
+    """One finding of the doctor."""
+    return f"{'  ' if is_fine is None else '✓ ' if is_fine else '✗ '}{text}"
+
+
+def doctor_git(version: str, *, is_new_enough: bool) -> str:
+    """Git's version."""
+    return f"Git {plain(version)}" + ("" if is_new_enough else ": version 2.30 or newer is needed")
+
+
+def doctor_store(folder: bytes, problem_text: str | None) -> str:
+    """Where the store is, and whether it can be used."""
+    return f"store at {shown(folder)}" + (f": {problem_text}" if problem_text else "")
+
+
+def doctor_command(mine: bytes | None, first: bytes | None) -> str:
+    """Which `ckpt` stands first on PATH."""
+    if first is None:
+        return "no `ckpt` on PATH: call it by its full name, or put its folder on PATH"
+    if mine == first:
+        return f"`ckpt` on PATH is this one, {shown(first)}"
+    return f"another `ckpt` stands first on PATH: {shown(first)}. An isolated install (pipx install ckpt-run) helps"
+
+
+def doctor_witness(verdict: Any) -> str:
+    """Whether the kernel can tell which process wrote a file."""
+    if verdict.works:
+        return "traced: the kernel can tell which process wrote a file"
+    return (
+        f"not traced ({plain(str(verdict.why))}): who wrote a file while a command ran is known by time only,"
+        " and Undo asks about such files"
+    )
+
+
+def no_diff(change: Change) -> str:
+    """A change whose bytes are not kept on both sides."""
+    reason = card.reason(change.reason, change.numbers) if change.reason else "the bytes on one side are not kept"
+    return f"ckpt: no diff of {shown(change.path)}: {reason}"
+
+
+def stat_line(path: bytes, counts: tuple[int, int] | None, by: str) -> str:
+    """One file of `diff --stat`, with the witness that spoke."""
+    return f"  {shown(path)}  {BINARY if counts is None else lines_of(counts)}  ({by})"
+
+
+def only_colours(text: str) -> str:
+    """The text with every escape sequence but those of colours made visible."""
+    return _COLOUR.sub("\\\\x1b", text)
