@@ -8,8 +8,8 @@ the signal mask and the dispositions that the caller was started with. What cann
 - SIGSTOP and SIGKILL sent to the wrapper's pid alone cannot be passed on; SIGPIPE, SIGXFSZ and a value sent
   with sigqueue are not.
 - A signal for the whole group is told from one for the wrapper by `sentinel`. Where there is none (the first
-  0.2 ms, or no process to spare), or where the same signal comes twice within some 0.1 ms, the command may get
-  it once more than sent; never once less.
+  10 ms, because it costs 1 ms, or no process to spare), or where the same signal comes twice within some 0.1 ms,
+  the command may get it once more than sent; never once less.
 - Stopped by its own pid, the command stops the wrapper only where a shell with job control is the parent.
 
 What goes on after the command ended is `background`'s. Nothing is printed here.
@@ -20,14 +20,14 @@ from __future__ import annotations
 import errno
 import os
 
+from .program import found
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import NoReturn, TypeVar
-
-    from .sentinel import Sentinel
 
     Started = TypeVar("Started")
 else:
@@ -38,6 +38,7 @@ EXIT_NOT_FOUND = 127
 EXIT_SIGNAL = 128
 
 _SHELL = b"/bin/sh"
+_SENTINEL_AFTER_S = 0.01
 
 
 def _numbers(*names: str) -> frozenset[int]:
@@ -202,16 +203,11 @@ def run(
         started = _spawned(argv, environment)
         if isinstance(started, Ended):
             return started
-        from .sentinel import Sentinel  # while the command starts: nobody waits for it
-
-        early = set(map(int, _signal.sigpending()))
-        sentinel = Sentinel.started(HELD)
         try:
             if on_started is not None:
                 on_started(started)
-            return _watched(started, sentinel, early)
+            return _watched(started)
         finally:
-            sentinel.end()
             _held.command_ended = True
 
 
@@ -258,49 +254,31 @@ def _executed(
     return Ended(code, path=path, errno=error)
 
 
-def found(name: bytes, environment: Mapping[bytes, bytes]) -> tuple[bytes, int]:
-    """Return the file that a shell with this environment would execute, and 0, or an errno if it would not.
+def _watched(pid: int) -> Ended:
+    """Pass signals on until the command has ended."""
+    from .sentinel import Sentinel  # while the command starts: nobody waits for it
 
-    ENOENT: there is none. EISDIR: a folder. EACCES: there are only files without permission to execute.
-    """
-    if b"/" in name:
-        return name, _obstacle(name)
-    denied = None
-    for folder in environment.get(b"PATH", os.fsencode(os.defpath)).split(b":") if name else ():
-        path = (folder or b".") + b"/" + name
-        obstacle = _obstacle(path)
-        if not obstacle:
-            return path, 0
-        if obstacle == errno.EACCES and denied is None and os.path.isfile(path):
-            denied = path
-    return (denied, errno.EACCES) if denied else (name, errno.ENOENT)
-
-
-def _obstacle(path: bytes) -> int:
-    """Why a file cannot be executed, as an errno; 0 if it can."""
+    sentinel = Sentinel()
+    early: set[int] = set()  # came before there was a sentinel
     try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        return error.errno or errno.EIO
-    if mode & 0o170000 == 0o040000:
-        return errno.EISDIR
-    return 0 if os.access(path, os.X_OK) else errno.EACCES
-
-
-def _watched(pid: int, sentinel: Sentinel, early: set[int]) -> Ended:
-    """Pass signals on until the command has ended; `early` are those that came before there was a sentinel."""
-    while True:
-        number, from_kernel = _next_signal()
-        if number == _signal.SIGCHLD:
-            ended = _news(pid)
-            if ended is not None:
-                return ended
-        elif number in early:
+        while True:
+            arrived = _next_signal(within_s=None if sentinel.was_started else _SENTINEL_AFTER_S)
+            if arrived is None:
+                early = set(map(int, _signal.sigpending()))
+                sentinel.start(HELD)
+                continue
+            number, from_kernel = arrived
+            if number == _signal.SIGCHLD:
+                ended = _news(pid)
+                if ended is not None:
+                    return ended
+                continue
+            seen = None if number in early else sentinel.has_seen(number)
             early.discard(number)
-            if not (from_kernel and number in _FROM_A_TERMINAL):
+            if not _reached_already(pid, number, seen=seen, from_kernel=from_kernel):
                 _send(pid, number)
-        elif not _reached_already(pid, number, sentinel, from_kernel=from_kernel):
-            _send(pid, number)
+    finally:
+        sentinel.end()
 
 
 def _send(pid: int, number: int) -> None:
@@ -310,12 +288,18 @@ def _send(pid: int, number: int) -> None:
         pass  # it has become another user (sudo), and would have refused the sender as well
 
 
-def _next_signal() -> tuple[int, bool]:
-    """Wait for a signal; say whether the kernel itself sent it (a terminal, a timer), as far as can be known."""
+def _next_signal(*, within_s: float | None) -> tuple[int, bool] | None:
+    """Wait for a signal; say whether the kernel itself sent it (a terminal, a timer), as far as can be known.
+
+    None if none came within that many seconds.
+    """
     if hasattr(_signal, "sigwaitinfo"):
-        info = _signal.sigwaitinfo(HELD)
-        return int(info.si_signo), info.si_code > 0  # sigaction(2): positive codes are the kernel's
-    # macOS has no sigwaitinfo, and drops a signal whose default is to be ignored unless there is a handler.
+        info = _signal.sigwaitinfo(HELD) if within_s is None else _signal.sigtimedwait(HELD, within_s)
+        # sigaction(2): positive codes are the kernel's
+        return (int(info.si_signo), info.si_code > 0) if info else None
+    if within_s is not None:
+        return None  # macOS has no sigtimedwait either
+    # Nor does it keep a signal whose default is to be ignored, unless there is a handler.
     for number in _HARMLESS - _STOPPING:
         _signal.signal(number, lambda _number, _frame: None)
     number = int(_signal.sigwait(HELD))
@@ -335,11 +319,12 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def _reached_already(pid: int, number: int, sentinel: Sentinel, *, from_kernel: bool) -> bool:
-    """Whether a signal was for the whole group, and the command, as a member of it, has it from the sender."""
-    to_group = sentinel.has_seen(number)
-    if to_group is None:
-        to_group = from_kernel and number in _FROM_A_TERMINAL
+def _reached_already(pid: int, number: int, *, seen: bool | None, from_kernel: bool) -> bool:
+    """Whether a signal was for the whole group, and the command, as a member of it, has it from the sender.
+
+    `seen` is what the sentinel says, None where nobody can.
+    """
+    to_group = (from_kernel and number in _FROM_A_TERMINAL) if seen is None else seen
     # A shell as the command makes a group of its own: a signal for ours does not reach it, unless it was typed
     # at the terminal, which is then not for it.
     return to_group and (from_kernel or os.getpgid(pid) == os.getpgrp())

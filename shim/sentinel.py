@@ -25,19 +25,20 @@ _ANSWER_MS_MAX = 200
 
 
 class Sentinel:
-    """A member of the group that only looks; `started` makes one."""
+    """A member of the group that only looks, once started."""
 
-    __slots__ = ("_answers", "_pid", "_questions")
+    __slots__ = ("_answers", "_pid", "_questions", "was_started")
 
-    def __init__(self, pid: int, questions: int, answers: int) -> None:
-        """Hold the pid (0: there is none) and our ends of the two pipes."""
-        self._pid = pid
-        self._questions = questions
-        self._answers = answers
+    def __init__(self) -> None:
+        """Be blind until started."""
+        self.was_started = False
+        self._pid = 0
+        self._questions = -1
+        self._answers = -1
 
-    @classmethod
-    def started(cls, held: Iterable[int]) -> Sentinel:
-        """Fork the sentinel; the caller holds the signals `held` already. Without a process or pipe: a blind one."""
+    def start(self, held: Iterable[int]) -> None:
+        """Fork the process; the caller holds the signals `held` already. Stays blind without process or pipe."""
+        self.was_started = True
         pipes: list[int] = []
         try:
             pipes += os.pipe()
@@ -46,13 +47,13 @@ class Sentinel:
         except OSError:
             for descriptor in pipes:
                 os.close(descriptor)
-            return cls(0, -1, -1)
+            return
         if not pid:
             _watch(pipes[0], pipes[3], held)
         os.close(pipes[0])
         os.close(pipes[3])
         os.set_blocking(pipes[2], False)
-        return cls(pid, pipes[1], pipes[2])
+        self._pid, self._questions, self._answers = pid, pipes[1], pipes[2]
 
     def has_seen(self, number: int) -> bool | None:
         """Whether the group got this signal, once for each time it did; None if nobody can say."""

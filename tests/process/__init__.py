@@ -1,0 +1,1 @@
+"""A command run by the wrapper, and what goes on after it."""
