@@ -245,6 +245,27 @@ def test_a_call_through_the_32_bit_door_is_seen(top: Path, journal: Path, tmp_pa
 
 
 @needs_witness
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a door of x86")
+def test_calls_of_an_architecture_that_is_not_known_go_on_and_are_a_gap(
+    top: Path, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "door.c").write_text(INT_80)
+    if subprocess.run(["gcc", "-o", tmp_path / "door", tmp_path / "door.c"], check=False).returncode:
+        pytest.skip("no compiler")
+    if subprocess.run([tmp_path / "door", tmp_path / "tried"], check=False).returncode:
+        pytest.skip("this kernel has no 32-bit calls")
+    known = calls.machine("x86_64")
+    assert known is not None
+    del known.tables[calls.ARCH_I386]
+    monkeypatch.setattr(calls, "machine", lambda name: known)
+    ran = run(top, journal, "sh", "-c", f"{tmp_path}/door hidden && echo > seen")
+    assert ran.status == 0
+    assert ran.trace.gaps == [Gap(GapKind.FOREIGN_CALLS, b"0x40000003")]
+    assert ran.trace.touched.keys() == {b"seen"}
+    assert witness.attribute([b"hidden", b"seen"], ran.trace) == {b"hidden": By.TIME, b"seen": By.TRACED}
+
+
+@needs_witness
 def test_io_uring_cannot_slip_past(top: Path, journal: Path) -> None:
     program = (
         "import ctypes; libc = ctypes.CDLL(None, use_errno=True);"

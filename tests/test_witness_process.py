@@ -287,6 +287,21 @@ def test_a_mount_is_a_gap(begin: Begin, journal: Path) -> None:
     assert GapKind.MOUNTS in {gap.kind for gap in trace_of(journal).gaps}
 
 
+def test_once_a_file_system_may_be_the_commands_own_nothing_is_looked_up_any_more(
+    begin: Begin, top: Path, journal: Path
+) -> None:
+    """To look into it would wait for its server, which waits for us; the mount need not succeed."""
+    begin(
+        sys.executable,
+        "-c",
+        "import ctypes; ctypes.CDLL(None).mount(b'x', b'/nowhere', b'fuse.x', 0, None); open('after', 'w').close()",
+    ).wait()
+    assert (top / "after").exists()
+    trace = trace_of(journal)
+    assert trace.gaps == [Gap(GapKind.MOUNTS, b"mount")]
+    assert not trace.touched
+
+
 def without_capabilities(job: Callable[[], None]) -> int:
     """Do the job in a child that has no capabilities, and return its exit code."""
     pid = os.fork()
