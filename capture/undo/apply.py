@@ -2,9 +2,10 @@
 
 1 lock, look at every path again               crash: nothing was written
 2 rescue and steps into the store, durable     crash: an open record; recover closes it
-3 make folders, write siblings                 crash: recover removes them
+3 write siblings where their folders stand     crash: recover removes them
 4 one rename after the other                   crash: recover goes back by the siblings, or by the rescue
-5 read everything back, remove the siblings    crash: recover goes forward, all targets stand
+5 read everything back, remove the siblings,   crash: recover goes forward where all targets stand, else back
+  give folders their permission bits
 6 close the record with the undo's own run     the instant that counts
 """
 
@@ -274,13 +275,16 @@ class _Steps:
             self._do(step, self._move)
             if self._progress is not None:
                 self._progress(number + 1, len(self._steps))
-        for step in reversed(self._steps):
-            if step.target.kind == Kind.DIRECTORY:
-                self._do(step, lambda step: restore_folder_mode(self._tree, step.path, step.target))
         for step in self._steps:
-            self._do(step, self._read_back)
+            if step.target.kind != Kind.DIRECTORY:
+                self._do(step, self._read_back)
         for step in self._steps:
             self._do(step, self._drop)
+        # Last, and innermost first: a folder may become one that nothing can be written to or read from.
+        for step in sorted(self._steps, key=lambda one: one.path.count(b"/"), reverse=True):
+            if step.target.kind == Kind.DIRECTORY:
+                self._do(step, lambda step: restore_folder_mode(self._tree, step.path, step.target))
+                self._do(step, self._read_back)
 
     def _do(self, step: Step, what: Callable[[Step], None]) -> None:
         try:

@@ -128,7 +128,8 @@ def roll_back(record: UndoRecord, tree: Tree, shelf: Shelf) -> tuple[tuple[Kept,
         except (OSError, Stale) as problem:
             cause = problem.strerror if isinstance(problem, OSError) else None
             failures.append(Failure(step.path, cause or str(problem), _how(tree, step)))
-    for step in record.steps:
+    # Innermost first: a folder may become one that nothing can be read from.
+    for step in sorted(record.steps, key=lambda one: one.path.count(b"/"), reverse=True):
         if step.now.kind == Kind.DIRECTORY:
             try:
                 restore_folder_mode(tree, step.path, step.now)
@@ -225,6 +226,9 @@ class _Back:
 
     def _turn_back(self, folder: int, name: bytes, entry: Entry) -> None:
         step = self._step
+        if entry.kind == Kind.DIRECTORY and _holds_something(folder, name):
+            self._keep_now()  # somebody put something into the folder that the undo made
+            return
         sibling = standing(folder, self._forward)
         if sibling.content == step.now.content and sibling.kind in _LINKABLE:
             if self._rename_back(folder, name, entry):
@@ -319,6 +323,14 @@ class _Back:
             self._kept.append(Kept(self._step.path, self._shelf.keep(_read(folder, sibling))))
         os.unlink(sibling, dir_fd=folder)
         durable.sync(folder)
+
+
+def _holds_something(folder: int, name: bytes) -> bool:
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return bool(os.listdir(fd))
+    finally:
+        os.close(fd)
 
 
 def _is_back(entry: Entry, now: Entry) -> bool:
