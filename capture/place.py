@@ -69,8 +69,23 @@ def standing(folder: int, name: bytes) -> Entry:
                 continue
             raise
         if copy is not None:
-            return copy.entry
+            return copy.entry if is_named_so(folder, name) else ABSENT
     raise Stale(name)
+
+
+def is_named_so(folder: int, name: bytes) -> bool:
+    """Say whether the entry that answers to `name` is spelt so, and not in other upper and lower case."""
+    other = name.swapcase()
+    if other == name:
+        return True
+    try:
+        there = os.stat(other, dir_fd=folder, follow_symlinks=False)
+        here = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return True
+    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+        return True
+    return name in (os.fsencode(one) for one in os.listdir(folder))
 
 
 def is_as(entry: Entry, expected: Entry) -> bool:

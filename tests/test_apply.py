@@ -22,6 +22,7 @@ from ckpt_run.capture.undo.decide import resolve
 from ckpt_run.capture.undo.items import Choices
 from ckpt_run.capture.undo.recover import recover
 
+from .faults.disk import fold_case
 from .faults.world import World
 
 IS_ROOT = os.geteuid() == 0
@@ -440,6 +441,28 @@ def test_where_names_cannot_be_swapped_a_look_and_a_rename_do(world: World, monk
     world.undo(run)
     assert world.snapshot() == before
     assert world.stray() == []
+
+
+def test_a_case_only_rename_is_taken_back_where_case_is_folded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write("readme", "text\n")
+    world.write("src/a", "inner\n")
+    before = world.snapshot()
+
+    def command() -> None:
+        os.rename(world.at("readme"), world.at("README"))
+        os.rename(world.at("src"), world.at("Src"))
+
+    run = world.run(command)
+    after = world.snapshot()
+    with monkeypatch.context() as patch:
+        fold_case(patch)
+        assert world.tree.status(b"readme") is not None, "the old name answers too"
+        world.undo(run)
+        assert world.snapshot() == before
+        redo = world.store.next_to_redo()
+        assert redo is not None
+        world.undo(redo, redoes=redo.id)
+    assert world.snapshot() == after
 
 
 # Redo, records, locks

@@ -22,6 +22,7 @@ from ckpt_run.capture.errors import Fault, StoreError, UndoError
 from ckpt_run.capture.model import By, Change, Kind, Known, Run, State, Step, UndoRecord
 from ckpt_run.capture.place import Stale, is_as
 from ckpt_run.capture.reasons import Reason
+from ckpt_run.capture.undo.exact import ExactTree
 from ckpt_run.capture.undo.items import Action, Held
 from ckpt_run.capture.undo.locks import locked
 from ckpt_run.capture.undo.recover import loosen, restore_folder_mode, roll_back
@@ -110,8 +111,8 @@ def undo(
 
     Only after UndoError(ROLL_BACK_FAILED) something was; its facts say what (`failures`, `kept`).
     """
-    with locked(store.folder) as locks:
-        return apply(check(decision, tree, locks), store, tree, contents, naming, progress=progress)
+    with locked(store.folder) as locks, ExactTree(tree) as exact:
+        return apply(check(decision, exact, locks), store, exact, contents, naming, progress=progress)
 
 
 def check(decision: Decision, tree: Tree, locks: LocksHeld) -> CheckedPlan:  # noqa: ARG001  # the proof is the type

@@ -15,6 +15,7 @@ from ckpt_run.capture.model import ABSENT, By, Entry, Kind
 from ckpt_run.capture.reasons import Reason
 from ckpt_run.capture.undo.change import Facts, default_modes, has_same_content, undo_change, with_mode
 from ckpt_run.capture.undo.decide import settle
+from ckpt_run.capture.undo.exact import ExactTree
 from ckpt_run.capture.undo.items import Action, Held, Item, Left, Plan, action_of, parents
 from ckpt_run.capture.undo.merge import merged
 from ckpt_run.capture.undo.sources import Sources
@@ -43,9 +44,10 @@ def plan_undo(
     for run in runs:
         for change in run.changes:
             changes.setdefault(change.path, []).append(change)
-    planner = _Planner(tree, Sources(tree, contents), scratch, tuple(others))
-    folds = [planner.fold(path, newest_first) for path, newest_first in changes.items()]
-    return _gather(tuple(runs), folds, _kinds(tree, changes), planner)
+    with ExactTree(tree) as exact:
+        planner = _Planner(exact, Sources(exact, contents), scratch, tuple(others))
+        folds = [planner.fold(path, newest_first) for path, newest_first in changes.items()]
+        return _gather(tuple(runs), folds, _kinds(exact, changes), planner)
 
 
 class _Fold:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ckpt_run.capture import durable, place
 from ckpt_run.capture.model import Entry, Kind, Step
 from ckpt_run.capture.place import Stale, folder_of, is_as, standing
+from ckpt_run.capture.undo.exact import ExactTree
 from ckpt_run.capture.undo.locks import undo_lock
 from ckpt_run.capture.undo.rescue import Shelf
 from ckpt_run.capture.worktree import is_absence
@@ -74,9 +75,9 @@ def recover(store: Store, tree: Tree) -> list[Recovered]:
     lock = undo_lock(store.folder)
     if lock is None:
         return []
-    with lock:
+    with lock, ExactTree(tree) as exact:
         # Newest first: a later undo may have begun on what an earlier one left.
-        return [_end(record, store, tree) for record in reversed(store.open_undos())]
+        return [_end(record, store, exact) for record in reversed(store.open_undos())]
 
 
 def _end(record: UndoRecord, store: Store, tree: Tree) -> Recovered:

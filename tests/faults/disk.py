@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import pytest
 
@@ -119,3 +120,33 @@ def full_from(position: int) -> Callable[[int, str], int | str | None]:
 
 def nothing(_number: int, _name: str) -> None:
     """Everything works."""
+
+
+FOLDING = ("stat", "open", "unlink", "mkdir", "rmdir", "readlink", "symlink", "chown")
+
+
+def fold_case(patch: pytest.MonkeyPatch) -> None:
+    """Make names within open folders answer in any case and keep theirs, as the usual file systems of macOS do."""
+
+    def found(name: bytes, folder: int | None) -> bytes:
+        if folder is None or not isinstance(name, bytes) or b"/" in name:
+            return name
+        names = [os.fsencode(one) for one in os.listdir(folder)]
+        return next((one for one in names if one.lower() == name.lower()), name)
+
+    def folded(real: Callable[..., object], *, names: int) -> Callable[..., object]:
+        def operation(*arguments: Any, **more: Any) -> object:
+            words = list(arguments)
+            words[names] = found(words[names], more.get("dir_fd"))
+            return real(*words, **more)
+
+        return operation
+
+    for name in FOLDING:
+        patch.setattr(os, name, folded(getattr(os, name), names=1 if name == "symlink" else 0))
+    renamed = durable._rename_flags
+
+    def rename(source: bytes, target: bytes, folder: int, *flags: int) -> int:
+        return renamed(found(source, folder), found(target, folder), folder, *flags)
+
+    patch.setattr(durable, "_rename_flags", rename)
