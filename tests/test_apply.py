@@ -7,23 +7,23 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ckpt_run.capture import durable, place
+from ckpt_run.capture import durable
 from ckpt_run.capture.errors import Fault, StoreError, UndoError
 from ckpt_run.capture.model import Run
 from ckpt_run.capture.reasons import Reason
 from ckpt_run.capture.undo import rescue
-from ckpt_run.capture.undo.apply import ChangedSince, Naming, undo
+from ckpt_run.capture.undo.apply import Naming, undo
 from ckpt_run.capture.undo.decide import resolve
 from ckpt_run.capture.undo.items import Choices
 from ckpt_run.capture.undo.recover import recover
 
-from .faults.disk import fold_case
-from .faults.world import World
+from .faults.disk import fold_case, just_before
+from .faults.world import World, change_of
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
@@ -70,24 +70,6 @@ def test_everything_a_command_did_is_taken_back(world: World) -> None:
     assert redo is not None
     world.undo(redo, redoes=redo.id)
     assert world.snapshot() == after
-
-
-def change_of(world: World, path: str = "a", old: str = "old\n", new: str = "new\n") -> Run:
-    world.write(path, old)
-    return world.run(lambda: world.write(path, new))
-
-
-def just_before(monkeypatch: pytest.MonkeyPatch, door: str, deed: Callable[[], object]) -> None:
-    """Do the deed once, at the last instant before `durable` goes through that door."""
-    real = getattr(durable, door)
-    waiting = [deed]
-
-    def opened(*arguments: object, **more: object) -> object:
-        if waiting:
-            waiting.pop()()
-        return real(*arguments, **more)
-
-    monkeypatch.setattr(durable, door, opened)
 
 
 # Nothing else is touched
@@ -315,115 +297,6 @@ def test_ctrl_c_in_the_middle_takes_the_undo_back(world: World, monkeypatch: pyt
         world.undo(run)
     assert world.snapshot() == before
     assert world.store.open_undos() == []
-
-
-# Somebody writes meanwhile
-
-
-def test_a_file_changed_after_the_plan_was_shown_stops_everything(world: World) -> None:
-    world.write("b", "old\n")
-    run = change_of(world)
-    plan = world.plan(run)
-    world.write("a", "mine\n")
-    with pytest.raises(ChangedSince) as caught:
-        world.apply(plan)
-    assert [(held.path, held.reason) for held in caught.value.held] == [(b"a", Reason.CHANGED_SINCE)]
-    assert world.read("a") == b"mine\n"
-
-
-def test_undo_anyway_stops_when_the_file_changed_once_more(world: World) -> None:
-    world.write("a", b"\0old")
-    run = world.run(lambda: world.write("a", b"\0new"))
-    world.write("a", b"\0mine")
-    plan = world.plan(run)
-    world.write("a", b"\0mine again")
-    with pytest.raises(ChangedSince):
-        world.apply(plan, choices=Choices(force=frozenset([b"a"])))
-    assert world.read("a") == b"\0mine again"
-
-
-@pytest.mark.parametrize("door", ["create_private", "exchange"])
-def test_a_save_at_the_last_instant_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch, door: str) -> None:
-    world.write("first", "old\n")
-    world.write("a", "old\n")
-
-    def command() -> None:
-        world.write("first", "new\n")
-        world.write("a", "new\n")
-
-    run = world.run(command)
-    just_before(monkeypatch, door, lambda: world.write("a", "mine\n"))
-    with pytest.raises(ChangedSince):
-        world.undo(run)
-    assert (world.read("a"), world.read("first")) == (b"mine\n", b"new\n")
-    assert world.stray() == []
-
-
-def test_a_save_over_a_file_about_to_be_removed_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = world.run(lambda: world.write("new", "new\n"))
-    just_before(monkeypatch, "rename_new", lambda: world.write("new", "mine\n"))
-    with pytest.raises(ChangedSince):
-        world.undo(run)
-    assert world.snapshot() == {b"new": ("file", 0o644, b"mine\n")}
-
-
-def test_a_file_made_where_one_comes_back_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.write("a", "old\n")
-    run = world.run(lambda: os.unlink(world.at("a")))
-    just_before(monkeypatch, "rename_new", lambda: world.write("a", "mine\n"))
-    with pytest.raises(ChangedSince):
-        world.undo(run)
-    assert world.snapshot() == {b"a": ("file", 0o644, b"mine\n")}
-
-
-def test_a_save_through_a_descriptor_that_was_open_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = change_of(world)
-    with open(world.at("a"), "ab") as editor:
-        real = place.drop
-
-        def save_then_drop(*arguments: object) -> None:
-            editor.write(b"mine\n")
-            editor.flush()
-            monkeypatch.setattr(place, "drop", real)
-            real(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(place, "drop", save_then_drop)
-        with pytest.raises(ChangedSince):
-            world.undo(run)
-    assert world.read("a") == b"new\nmine\n"
-    assert world.stray() == []
-
-
-@pytest.mark.parametrize("door", ["create_private", "exchange", "rename_new"])
-def test_a_link_put_in_a_parents_place_is_never_followed(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, door: str
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "a").write_text("new\n")
-    world.write("src/a", "old\n")
-    run = world.run(lambda: world.write("src/a", "new\n") or world.write("src/b", "new\n"))
-
-    def swap() -> None:
-        os.rename(world.at("src"), world.at("aside"))
-        os.symlink(outside, world.at("src"))
-
-    just_before(monkeypatch, door, swap)
-    with pytest.raises((ChangedSince, UndoError)):
-        world.undo(run)
-    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("a", "new\n")]
-    assert world.read("aside/a") == b"new\n"
-
-
-def test_a_folder_moved_out_of_the_project_is_not_written_to(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    world.write("src/a", "old\n")
-    run = world.run(lambda: world.write("src/a", "new\n"))
-    just_before(monkeypatch, "exchange", lambda: os.rename(world.at("src"), tmp_path / "moved"))
-    with pytest.raises((ChangedSince, UndoError)):
-        world.undo(run)
-    assert (tmp_path / "moved" / "a").read_text() == "new\n"
 
 
 def test_where_names_cannot_be_swapped_a_look_and_a_rename_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,3 +150,16 @@ def fold_case(patch: pytest.MonkeyPatch) -> None:
         return renamed(found(source, folder), found(target, folder), folder, *flags)
 
     patch.setattr(durable, "_rename_flags", rename)
+
+
+def just_before(monkeypatch: pytest.MonkeyPatch, door: str, deed: Callable[[], object]) -> None:
+    """Do the deed once, at the last instant before `durable` goes through that door."""
+    real = getattr(durable, door)
+    waiting = [deed]
+
+    def opened(*arguments: object, **more: object) -> object:
+        if waiting:
+            waiting.pop()()
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(durable, door, opened)

@@ -125,3 +125,8 @@ class World:
     def stray(self) -> list[bytes]:
         """Temporary files that are left in the project."""
         return [path for path in self.snapshot() if os.path.basename(path).startswith(b".ckpt-")]
+
+
+def change_of(world: World, path: str = "a", old: str = "old\n", new: str = "new\n") -> Run:
+    world.write(path, old)
+    return world.run(lambda: world.write(path, new))
