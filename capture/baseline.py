@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _NESTED_MAX = 32
 _IGNORED_FILES_MAX = 1000
+_UNLIMITED = 1 << 62
 
 
 class Part:
@@ -220,14 +221,19 @@ def _ask(
     baseline.parts.append(part)
     asking = part.private.status()
     memory.load()
-    survey = _survey_or_none(part, tree, limits, memory.ignored_folders)
+    guessed = memory.ignored_folders
+    survey = _survey_or_none(part, tree, limits, guessed)
     status = parse_status(asking.answer())
     baseline.add_status(b"", status)
-    if survey is None and baseline.ignored_folders - memory.ignored_folders:
-        survey = _survey_or_none(part, tree, limits, baseline.ignored_folders)
-    nested = _nested(part, status, survey, baseline.ignored_folders)
+    ignored = baseline.ignored_folders
+    if survey is None and asking.complained:
+        # git-status(1) goes on, with code 0, past what it cannot read: then each file is looked at, however many.
+        guessed, survey = set(ignored), worktree.survey(tree, files_max=_UNLIMITED, left_out=ignored)
+    elif survey is None and ignored - guessed:
+        guessed, survey = set(ignored), _survey_or_none(part, tree, limits, ignored)
+    nested = _nested(part, status, survey, ignored)
     _ask_nested(baseline, nested, environment, spool, memory)
-    if survey is not None and not _settle(survey, tree, limits, memory.ignored_folders, baseline.ignored_folders):
+    if survey is not None and not _settle(survey, tree, limits, guessed, baseline.ignored_folders):
         survey = None
     baseline.survey = survey
     if survey is not None:

@@ -33,15 +33,19 @@ _KEPT_VARIABLES = (
 
 
 class Process:
-    """A git that runs; `finish` waits for it and gives what it printed."""
+    """A git that runs; `finish` waits for it and gives what it printed.
 
-    __slots__ = ("_errors", "_out", "_pid", "arguments")
+    `complained` says, after that, whether it printed anything on stderr.
+    """
+
+    __slots__ = ("_errors", "_out", "_pid", "arguments", "complained")
 
     def __init__(
         self, arguments: Sequence[bytes], environment: Mapping[bytes, bytes], *, given: bytes | None = None
     ) -> None:
         """Start `git` with the arguments; `given` is what it reads. Raises GitError when there is no git."""
         self.arguments = list(arguments)
+        self.complained = False
         self._errors = _scratch()
         fed = _scratch() if given is not None else os.open(b"/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         if given is not None:
@@ -77,6 +81,7 @@ class Process:
         os.lseek(self._errors, 0, os.SEEK_SET)
         errors = os.read(self._errors, 1 << 14)
         os.close(self._errors)
+        self.complained = bool(errors)
         return code, b"".join(pieces), errors
 
     def answer(self) -> bytes:

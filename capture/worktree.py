@@ -270,7 +270,8 @@ class Survey:
     """What lstat says of every path below the top level, outside `.git` and the folders left out.
 
     `files` holds files, links and specials; `folders` the folders, `nested` those with a `.git` of their own;
-    `unread` the folders that could not be listed; `fresh` the folders not in `known`, which were not entered.
+    `unread` the folders in which something could not be looked at; `fresh` the folders not in `known`, which were
+    not entered.
     """
 
     __slots__ = ("files", "folders", "fresh", "nested", "unread")
@@ -282,6 +283,12 @@ class Survey:
         self.nested: set[Path] = set()
         self.unread: set[Path] = set()
         self.fresh: set[Path] = set()
+
+
+def _note_unseen(found: Survey, folder: Path, error: OSError) -> None:
+    """A name without a status is gone since the listing, or lies in a folder that may be listed and not entered."""
+    if not is_absence(error):
+        found.unread.add(folder)
 
 
 class SurveyTooLarge(Exception):  # noqa: N818  # a fact about the project, not a fault of ours
@@ -324,8 +331,9 @@ def survey(
                         continue
                     try:
                         info = item.stat(follow_symlinks=False)
-                    except OSError:
-                        continue  # gone since the listing: absent
+                    except OSError as error:
+                        _note_unseen(found, path, error)
+                        continue
                     if not stat.S_ISDIR(info.st_mode):
                         files[inner] = fingerprint_of(info)
                         continue
