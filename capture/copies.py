@@ -139,7 +139,8 @@ class Copier:
             if path in self.copied or path in self.uncopied:
                 continue
             try:
-                fingerprint = self._tree.fingerprint(path) if fingerprints is None else fingerprints.get(path)
+                # A path that the survey did not see may have come since, or stand where it could not look.
+                fingerprint = (fingerprints and fingerprints.get(path)) or self._tree.fingerprint(path)
             except OSError as error:
                 self._refuse(path, Reason.UNREADABLE, None, cause=error.strerror or "")
                 continue
