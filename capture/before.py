@@ -6,7 +6,7 @@ import os
 import stat
 
 from ckpt_run.capture import conversion
-from ckpt_run.capture.baseline import is_below, is_born_since
+from ckpt_run.capture.baseline import is_below
 from ckpt_run.capture.copies import bytes_of
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.index import MODE_LINK, MODE_SUBMODULE, NotAnIndex
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _GIT_FILE_MODE = 0o666  # what Git creates a file with, less the umask (read-cache, entry.c: create_file)
 _GIT_EXECUTABLE_MODE = 0o777
+INODE_MASK = 0xFFFFFFFF  # gitformat-index(5): 32 bits of it
 
 
 class Before:
@@ -54,6 +55,10 @@ class Before:
         self.executable = executable
         self.reason = reason
         self.numbers = dict(numbers or {})
+
+
+# A path in a folder that nobody listed before. Its birth proves nothing: a rename-over save has a new one too.
+_MAYBE_THERE = Before(Entry(Kind.FILE), reason=Reason.MAYBE_THERE_BEFORE)
 
 
 def before_all(baseline: Baseline, paths: Iterable[Path], spool: Spool) -> dict[Path, Before]:
@@ -85,6 +90,18 @@ def _seen(baseline: Baseline, path: Path) -> Fingerprint | None:
     return survey.files.get(path) or survey.folders.get(path)
 
 
+def inode(baseline: Baseline, path: Path) -> int | None:
+    """The inode that the path had before, as far as Git notes one (`INODE_MASK`); None when nobody looked."""
+    seen = _seen(baseline, path)
+    if seen is None:
+        noted = baseline.copied.get(path) or baseline.uncopied.get(path)
+        seen = noted.fingerprint if noted is not None else None
+    if seen is not None:
+        return seen[1] & INODE_MASK
+    tracked = _tracked(baseline.part_of(path), path)
+    return None if tracked is None else tracked.stat[5]
+
+
 def _gap(baseline: Baseline, path: Path, reason: str, **numbers: int | str) -> Before:
     """A path whose entry nobody knows exactly: its kind, mode and size as far as the survey saw them."""
     seen = _seen(baseline, path)
@@ -114,7 +131,7 @@ def _without_git(baseline: Baseline, path: Path, spool: Spool) -> Before | None:
     seen = survey.files.get(path) or survey.folders.get(path)
     if seen is None:
         if is_below(path, baseline.ignored_folders) or is_below(path, survey.unread):
-            return _maybe_there(baseline, path)
+            return _MAYBE_THERE
         return Before(ABSENT, known=Known.SURVEY)
     shape = _shape(seen)
     if shape.kind == Kind.DIRECTORY:
@@ -135,13 +152,6 @@ def _from_copy(baseline: Baseline, path: Path, copy: Copied, spool: Spool) -> Be
     return Before(copy.entry, data=data, known=Known.COPY)
 
 
-def _maybe_there(baseline: Baseline, path: Path) -> Before:
-    """A path in a folder that nobody listed before: new if the file system says that it was born since."""
-    if is_born_since(baseline, path):
-        return Before(ABSENT, known=Known.SURVEY)
-    return Before(Entry(Kind.FILE), reason=Reason.MAYBE_THERE_BEFORE)
-
-
 def _tracked(part: Part, path: Path) -> Tracked | None:
     try:
         index = part.index
@@ -159,7 +169,7 @@ def _unknown_to_git(baseline: Baseline, path: Path) -> Before:
     if baseline.survey is not None:
         return _gap(baseline, path, Reason.GIT_BLIND)
     if is_below(path, baseline.ignored_folders) or is_below(path, baseline.unlooked):
-        return _maybe_there(baseline, path)
+        return _MAYBE_THERE
     if baseline.is_folder(path):
         return Before(Entry(Kind.DIRECTORY), known=Known.GIT)
     return Before(ABSENT, known=Known.GIT)

@@ -9,11 +9,13 @@ from ckpt_run.capture.baseline import is_born_since
 from ckpt_run.capture.changes import After
 from ckpt_run.capture.model import Change, Entry, Kind, Run
 from ckpt_run.capture.moved import moved
+from ckpt_run.capture.project import born_ns
 from ckpt_run.capture.reasons import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from os import stat_result
 
     from ckpt_run.capture.aftermath import Looked
     from ckpt_run.capture.baseline import Baseline
@@ -49,7 +51,9 @@ def recorded(baseline: Baseline, looked: Looked, spool: Spool, limits: Limits) -
     befores = before.before_all(baseline, paths, spool)
     afters = {path: _after(tree, path) for path in befores}
     doubts = _doubts(touched.doubtful, tree)
-    found = changes.between(befores, afters) + doubts + changes.gaps(touched.gaps)
+    found = changes.between(befores, afters)
+    _leave_only_copies(found, baseline, tree)
+    found += doubts + changes.gaps(touched.gaps)
     if touched.is_blind:
         found += changes.gaps({b".": (Reason.GIT_BLIND, {})})
     contents = _contents(found, befores, afters, limits)
@@ -84,6 +88,45 @@ def _doubts(paths: Iterable[Path], tree: Tree) -> list[Change]:
         now = Entry(Kind.FILE, mode=stat.S_IMODE(status.st_mode), size=status.st_size)
         found.append(Change(path, was, now, reason=Reason.PERMISSIONS_UNKNOWN))
     return found
+
+
+def _leave_only_copies(found: Iterable[Change], baseline: Baseline, tree: Tree) -> None:
+    """Leave what is older than the run and was moved to where it stands, from a place that nobody copied.
+
+    Undo would take its only copy away. Where its bytes are those of a file that Undo puts back, nothing is lost.
+    """
+    arrived = [change for change in found if change.reason is None and _has_arrived(change, baseline, tree)]
+    is_settled = False
+    while not is_settled:
+        put_back = {change.before.content for change in found if change.reason is None}
+        is_settled = True
+        for change in arrived:
+            if change.reason is None and change.after.content not in put_back:
+                change.reason = Reason.MAYBE_THERE_BEFORE
+                is_settled = False  # what it replaced is not put back either
+
+
+def _has_arrived(change: Change, baseline: Baseline, tree: Tree) -> bool:
+    """Say whether what stands at the path was there before the run, under another name."""
+    if change.after.kind not in (Kind.FILE, Kind.LINK) or change.name == "mode":
+        return False
+    try:
+        status = tree.status(change.path)
+        if status is None or (change.before.kind != Kind.ABSENT and _is_same_file(change.path, status, baseline)):
+            return False
+        if status.st_nlink > 1:
+            return False  # another name keeps the bytes
+        born = born_ns(tree.top + b"/" + change.path)
+    except OSError:
+        return False
+    if not born:  # no birth in this file system: then its age is all there is to tell by
+        return status.st_mtime_ns < baseline.started_ns
+    # The kernel's stamps lag by up to a tick, but between our first look and the command lies a whole git status.
+    return born < baseline.started_ns
+
+
+def _is_same_file(path: Path, status: stat_result, baseline: Baseline) -> bool:
+    return before.inode(baseline, path) == status.st_ino & before.INODE_MASK
 
 
 def _after(tree: Tree, path: Path) -> After:
