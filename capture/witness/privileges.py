@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def has_privileges(program: bytes) -> bool:
         return False
     if mode & stat.S_ISUID or (mode & stat.S_ISGID and mode & stat.S_IXGRP):
         return not _is_nosuid(program)
+    if not sys.platform.startswith("linux"):
+        return False
     try:
         os.getxattr(program, _CAPABILITIES)
     except OSError:
