@@ -14,7 +14,7 @@ from ckpt_run.capture.baseline import is_below, is_born_since
 from ckpt_run.capture.copies import is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
-from ckpt_run.capture.precious import LEFT_OUT_SUFFIXES
+from ckpt_run.capture.precious import MADE_AGAIN_SUFFIXES
 from ckpt_run.capture.reasons import Reason
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _look_into_ignored(baseline: Baseline, before: Survey, after: Survey, tree: 
         if folder in found.gaps:
             continue
         now = worktree.survey(tree, files_max=1 << 62, left_out=(), start=folder)
-        if any(not path.endswith(LEFT_OUT_SUFFIXES) for path in _differing(was.files, now.files)):
+        if any(not path.endswith(MADE_AGAIN_SUFFIXES) for path in _differing(was.files, now.files)):
             found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
 
 
@@ -193,7 +193,9 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
     has_index = os.path.exists(part.private.index)
     if has_index:
         os.link(part.private.index, again)
-    status = parse_status(part.private.status(index=again).answer())
+    asking = part.private.status(index=again)
+    status = parse_status(asking.answer())
+    found.is_blind |= asking.complained  # it goes on past what it cannot read
     prefix = part.prefix
     for path, letters in status.changed.items():
         if letters[1:2] != b".":
@@ -229,7 +231,7 @@ def _refreshed(part: Part, again: bytes) -> set[Path]:
 
 def _note_new(path: Path, baseline: Baseline, found: Touched) -> None:
     """A path that Git did not name before: created, or hidden until now by a rule that the command changed."""
-    if is_below(path, baseline.ignored_folders) and not is_born_since(baseline, path):
+    if is_below(path, baseline.ignored_folders):
         found.gaps[path] = (Reason.MAYBE_THERE_BEFORE, {})
         return
     found.paths.add(path)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from ckpt_run.capture.copies import Copier
     from ckpt_run.capture.model import Path
 
-LEFT_OUT_SUFFIXES = (b".log", b".pyc", b".pyo", b".o", b".obj", b".class", b".tmp", b".swp", b"~", b".DS_Store")
-"""Ignored files that hold nothing precious: a program makes them again."""
+MADE_AGAIN_SUFFIXES = (b".pyc", b".pyo", b".swp", b"~", b".DS_Store")
+"""Ignored files that programs make and remake unasked; in an ignored folder they are not worth a word."""
+LEFT_OUT_SUFFIXES = (*MADE_AGAIN_SUFFIXES, b".log", b".o", b".obj", b".class", b".tmp")
+"""Ignored files that hold nothing precious: they are not copied."""
 _LEFT_OUT_FILES_MAX = 1000
 _AT_RISK_FILES_MAX = 4096
 _RISKY_WORDS = frozenset((b"gc", b"prune", b"expire", b"repack", b"filter-branch", b"filter-repo", b".git"))

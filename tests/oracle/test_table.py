@@ -9,7 +9,7 @@ import pytest
 
 from .judge import judge
 from .stage import Stage
-from .table import EVERYTHING, ROWS, Row
+from .table import EVERYTHING, ROWS, UNSEEN, Row
 
 LONG = bool(os.environ.get("CKPT_LONG"))
 WITHOUT_SURVEY = [row for row in ROWS if LONG or row.short]
@@ -37,7 +37,9 @@ def test_what_git_does_not_see_is_put_back_or_listed(row: Row, staged: Callable[
     stage = staged(row.variant)
     told = stage.ckpt("config", "survey_files_max", "0")
     assert told.code == 0, told
-    judge(stage, row.command, may_leave=_may_leave(row.leaves, stage) | _may_leave(row.blind, stage), twin=False)
+    leaves = _may_leave(row.leaves, stage) | _may_leave(row.blind, stage)
+    unseen = leaves | {os.fsencode(path) for path in UNSEEN}
+    judge(stage, row.command, may_leave=unseen, unseen=unseen, twin=False)
 
 
 def test_each_command_is_named_once() -> None:
