@@ -28,6 +28,7 @@ COARSE_CLOCK_NS = 20_000_000
 SECOND_NS = 1_000_000_000
 _COARSE_FILE_SYSTEM_NS = 2 * SECOND_NS  # FAT keeps two seconds, HFS+ and some network file systems one
 _PACKS_MAX = 8
+_TABLE_FORMAT = 2  # a table of another format is the same as none: the copies are made anew
 _CHECK_BYTES = 32
 
 
@@ -294,10 +295,11 @@ class Memory:
         """Read what earlier runs left; nothing usable there is the same as nothing."""
         value = read_checked(self.folder + b"/table")
         self._table = value
-        if isinstance(value, tuple):
-            self.copied = {path: unflat(flat) for path, flat in value[0].items()}
-            self.ignored_folders = set(value[1])
-            self.large_folders = set(value[2])
+        if isinstance(value, tuple) and value[:1] == (_TABLE_FORMAT,):
+            _, copied, ignored_folders, large_folders = value
+            self.copied = {path: unflat(flat) for path, flat in copied.items()}
+            self.ignored_folders = set(ignored_folders)
+            self.large_folders = set(large_folders)
 
     @property
     def packs(self) -> bytes:
@@ -331,7 +333,12 @@ class Memory:
         for name in sorted(used, key=lambda name: used[name])[: max(0, len(used) - _PACKS_MAX)]:
             del used[name]
         kept = {path: copy.flat() for path, copy in copied.items() if copy.pack in used and copy.fingerprint}
-        table = (kept, sorted(ignored_folders), sorted(self.large_folders.intersection(ignored_folders)))
+        table = (
+            _TABLE_FORMAT,
+            kept,
+            sorted(ignored_folders),
+            sorted(self.large_folders.intersection(ignored_folders)),
+        )
         if table == self._table:
             return
         write_checked(self.folder + b"/table", table)
