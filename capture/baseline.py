@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ckpt_run.capture.spool import Spool
     from ckpt_run.capture.worktree import Survey, Tree
 
+ATTRIBUTE_FILE = b".gitattributes"
 _NESTED_MAX = 32
 _IGNORED_FILES_MAX = 1000
 _UNLIMITED = 1 << 62
@@ -196,6 +197,7 @@ def take(
             _ask(baseline, memory, tree, repository, environment, spool, limits)
             copier = Copier(tree, spool.fd, spool.pack, memory.copied, limits, baseline.started_ns)
             precious.copy(baseline, copier, protect_ignored=protect_ignored)
+            _copy_attribute_files(baseline, copier)
             if precious.may_lose_objects(argv):
                 precious.copy_clean(baseline, limits, copier)
             if gone := link_packs(copier.copied, memory.packs, spool.folder + b"/packs") - {spool.pack}:
@@ -205,6 +207,13 @@ def take(
     baseline.copied = copier.copied
     baseline.uncopied = copier.uncopied
     return baseline, memory, copier.written
+
+
+def _copy_attribute_files(baseline: Baseline, copier: Copier) -> None:
+    """Copy the clean ones too: they tell what Git converts, and may be converted themselves."""
+    survey = baseline.survey
+    if survey is not None:
+        copier.copy([path for path in survey.files if path.endswith(ATTRIBUTE_FILE)], survey.files)
 
 
 def _ask(

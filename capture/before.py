@@ -6,9 +6,9 @@ import os
 import stat
 
 from ckpt_run.capture import conversion
-from ckpt_run.capture.baseline import is_below
+from ckpt_run.capture.baseline import ATTRIBUTE_FILE, is_below
 from ckpt_run.capture.copies import bytes_of
-from ckpt_run.capture.errors import GitError
+from ckpt_run.capture.errors import Fault, GitError
 from ckpt_run.capture.index import MODE_LINK, MODE_SUBMODULE, NotAnIndex
 from ckpt_run.capture.model import ABSENT, Entry, Kind, Known
 from ckpt_run.capture.reasons import Reason
@@ -201,6 +201,8 @@ def _from_blobs(baseline: Baseline, part: Part, wanted: Mapping[Path, Tracked]) 
 def _from_blob(
     baseline: Baseline, part: Part, path: Path, tracked: Tracked, blob: bytes, attributes: Mapping[bytes, bytes]
 ) -> Before:
+    if _has_unknown_attributes(baseline, path):
+        return _gap(baseline, path, Reason.CONVERTED, attribute=os.fsdecode(ATTRIBUTE_FILE))
     seen = _seen(baseline, path)
     owner = None if seen is None else (seen[6], seen[7])
     if tracked.mode == MODE_LINK and (seen is None or stat.S_ISLNK(seen[2])):
@@ -234,29 +236,25 @@ def _attributes(baseline: Baseline, part: Part, wanted: Mapping[Path, Tracked]) 
     cut = len(part.prefix)
     names = {path[cut:]: path for path in wanted}
     scratch = part.private.folder + b"-attributes"
-    if not os.path.isdir(scratch):
-        _lay_out_attribute_files(baseline, part, scratch)
+    _lay_out_attribute_files(baseline, part, scratch)
     found = part.private.attributes(names, conversion.ATTRIBUTES, worktree=scratch)
     return {names[name]: values for name, values in found.items()}
 
 
 def _lay_out_attribute_files(baseline: Baseline, part: Part, scratch: bytes) -> None:
     """Write the `.gitattributes` files of before the run into a folder of their own, for Git to read."""
-    os.mkdir(scratch, 0o700)
+    if not os.path.isdir(scratch):
+        os.mkdir(scratch, 0o700)
     tracked = part.index.tracked
-    files = {path for path in tracked if path.rpartition(b"/")[2] == b".gitattributes"}
+    files = {path for path in tracked if _is_attribute_file(path)}
     for path in (*baseline.untracked, *baseline.changed, *baseline.ignored_files):
-        if path.startswith(part.prefix) and path.rpartition(b"/")[2] == b".gitattributes":
+        if path.startswith(part.prefix) and _is_attribute_file(path):
             files.add(path[len(part.prefix) :])
     blobs = dict(part.private.blobs({tracked[path].oid for path in files if path in tracked}))
     for path in files:
         copy = baseline.copied.get(part.prefix + path)
-        data: bytes | None
         if copy is not None:
-            run_folder = os.path.dirname(part.private.folder)
-            data = bytes_of(copy, (run_folder + b"/packs/" + copy.pack, run_folder + b"/spool"))
-            if copy.entry.kind != Kind.FILE:
-                continue
+            data = _copied_attributes(copy, part)
         else:
             data = blobs.get(tracked[path].oid) if path in tracked else None
         if data is not None:
@@ -264,3 +262,25 @@ def _lay_out_attribute_files(baseline: Baseline, part: Part, scratch: bytes) -> 
             os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
             with open(place, "wb") as file:
                 file.write(data)
+
+
+def _is_attribute_file(path: Path) -> bool:
+    return path.rpartition(b"/")[2] == ATTRIBUTE_FILE
+
+
+def _copied_attributes(copy: Copied, part: Part) -> bytes | None:
+    """The bytes of a copied `.gitattributes`; None where no file stood there. Raises GitError when they are lost."""
+    if copy.entry.kind != Kind.FILE:
+        return None
+    run_folder = os.path.dirname(part.private.folder)
+    data = bytes_of(copy, (run_folder + b"/packs/" + copy.pack, run_folder + b"/spool"))
+    if data is None:
+        raise GitError(Fault.GIT_FAILED, cause="the copy of a .gitattributes file is lost")
+    return data
+
+
+def _has_unknown_attributes(baseline: Baseline, path: Path) -> bool:
+    """Say whether a `.gitattributes` above the path was not copied though it is not what Git holds."""
+    return any(
+        _is_attribute_file(file) and path.startswith(file[: -len(ATTRIBUTE_FILE)]) for file in baseline.uncopied
+    )
