@@ -143,8 +143,9 @@ class Repository:
 
     @property
     def converts_line_ends(self) -> bool:
-        """Say whether a setting alone makes Git convert line ends."""
-        return self.settings.get(b"core.autocrlf", b"false").lower() in (b"true", b"input", b"1", b"yes", b"on")
+        """Say whether a setting alone makes Git convert line ends; any number but 0 is true (git-config(1))."""
+        value = self.settings.get(b"core.autocrlf", b"").lower()
+        return value not in (b"", b"false", b"no", b"off", b"0")
 
 
 class Discovery:
