@@ -14,6 +14,7 @@ from ckpt_run.capture.baseline import is_below, is_born_since
 from ckpt_run.capture.copies import is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
+from ckpt_run.capture.index import SKIP_WORKTREE
 from ckpt_run.capture.precious import MADE_AGAIN_SUFFIXES
 from ckpt_run.capture.reasons import Reason
 
@@ -206,6 +207,8 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
         new -= {prefix + path for path in part.index.tracked}
     for path in new:
         _note_new(path, baseline, found)
+    if part.repository.is_sparse:
+        found.paths.update(prefix + path for path in _filled_in(part))
     for folder in baseline.ignored_folders:
         if baseline.part_of(folder) is part and not os.path.lexists(baseline.project.top + b"/" + folder):
             found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
@@ -215,6 +218,13 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
             _note_new_folder(full, baseline, tree, found)
     if has_index and os.stat(again).st_ino != os.stat(part.private.index).st_ino:
         found.doubtful.update(prefix + path for path in _refreshed(part, again) if prefix + path not in found.paths)
+
+
+def _filled_in(part: Part) -> set[Path]:
+    """Paths that a sparse checkout left out and that are there now: if they are the blobs, Git calls them unchanged."""
+    top = part.repository.top + b"/"
+    left_out = (path for path, tracked in part.index.tracked.items() if tracked.flag == SKIP_WORKTREE)
+    return {path for path in left_out if os.path.lexists(top + path)}
 
 
 def _refreshed(part: Part, again: bytes) -> set[Path]:

@@ -24,7 +24,7 @@ from ckpt_run.capture.copies import (
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import Discovery, Repository, parse_status
 from ckpt_run.capture.moved import ReferencesSeen, references
-from ckpt_run.capture.private import PrivateRepository, make_private_repository
+from ckpt_run.capture.private import PrivateRepository, make_private_repository, parse_listing
 from ckpt_run.capture.project import born_ns
 from ckpt_run.capture.spool import store_error
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from ckpt_run.capture.copies import Listing
     from ckpt_run.capture.git import Status
     from ckpt_run.capture.index import Index
     from ckpt_run.capture.model import Fingerprint, Path, Run
@@ -88,12 +89,14 @@ class Part:
 class Baseline:
     """What was known of the worktree just before the run. Paths are relative to the project's top level.
 
-    `survey` is None where the project has too many files for one; `started_ns` is when the first look began.
+    `survey` is None where the project has too many files for one, and then `flagged` holds the tracked paths that Git
+    was told not to look at; `started_ns` is when the first look began.
     """
 
     __slots__ = (
         "changed",
         "copied",
+        "flagged",
         "ignored_files",
         "ignored_folders",
         "ignored_surveys",
@@ -118,6 +121,7 @@ class Baseline:
         self.copied: dict[Path, Copied] = {}
         self.uncopied: dict[Path, Uncopied] = {}
         self.unlooked: set[Path] = set()
+        self.flagged: set[Path] = set()
         self.survey: Survey | None = None
         self.ignored_surveys: dict[Path, Survey] = {}
 
@@ -198,6 +202,7 @@ def take(
             copier = Copier(tree, spool.fd, spool.pack, memory.copied, limits, baseline.started_ns)
             precious.copy(baseline, copier, protect_ignored=protect_ignored)
             _copy_attribute_files(baseline, copier)
+            copier.copy(sorted(baseline.flagged), None)
             if precious.may_lose_objects(argv):
                 precious.copy_clean(baseline, limits, copier)
             if gone := link_packs(copier.copied, memory.packs, spool.folder + b"/packs") - {spool.pack}:
@@ -232,6 +237,7 @@ def _ask(
     memory.load()
     guessed = memory.ignored_folders
     survey = _survey_or_none(part, tree, limits, guessed)
+    listing = _listing(part, memory) if survey is None else None
     status = parse_status(asking.answer())
     baseline.add_status(b"", status)
     ignored = baseline.ignored_folders
@@ -240,7 +246,9 @@ def _ask(
         guessed, survey = set(ignored), worktree.survey(tree, files_max=_UNLIMITED, left_out=ignored)
     elif survey is None and ignored - guessed:
         guessed, survey = set(ignored), _survey_or_none(part, tree, limits, ignored)
-    nested = _nested(part, status, survey, ignored)
+    nested = _nested(status, survey, ignored, set(listing[3] if listing else ()))
+    if listing and survey is None:
+        baseline.flagged.update(listing[1])
     _ask_nested(baseline, nested, environment, spool, memory)
     if survey is not None and not _settle(survey, tree, limits, guessed, baseline.ignored_folders):
         survey = None
@@ -295,15 +303,24 @@ def _survey_or_none(part: Part, tree: Tree, limits: Limits, left_out: set[Path])
         return None
 
 
-def _nested(part: Part, status: Status, survey: Survey | None, ignored: set[Path]) -> list[Path]:
+def _listing(part: Part, memory: Memory) -> Listing:
+    """What the list of the index tells that no status does; kept while the project's index stays as it is.
+
+    In a sparse checkout Git itself leaves out what is not there (since 2.36 it forgets the flag of what is).
+    """
+    if memory.listing[0] is None or memory.listing[0] != part.index_fingerprint:
+        unlooked, left_out, submodules = parse_listing(part.private.list_index().answer())
+        if not part.repository.is_sparse:
+            unlooked |= left_out
+        memory.listing = (part.index_fingerprint, sorted(unlooked), sorted(left_out), sorted(submodules))
+    return memory.listing
+
+
+def _nested(status: Status, survey: Survey | None, ignored: set[Path], submodules: set[Path]) -> list[Path]:
     """The folders with a repository of their own, outermost first."""
     if survey is not None:
-        found = {path for path in survey.nested if not is_below(path, ignored)}
-    else:
-        found = set(status.nested)
-        if os.path.lexists(part.repository.top + b"/.gitmodules"):
-            found.update(part.private.staged_folders())
-    return sorted(found)
+        return sorted(path for path in survey.nested if not is_below(path, ignored))
+    return sorted(status.nested | submodules)
 
 
 def is_below(path: Path, folders: set[Path]) -> bool:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from ckpt_run.capture.model import Fingerprint, Path
     from ckpt_run.capture.worktree import Tree
 
+    Listing = tuple[Fingerprint | None, list[Path], list[Path], list[Path]]
+
 COARSE_CLOCK_NS = 20_000_000
 """Two writes this close may carry one timestamp: the kernel stamps files by its tick (10 ms at HZ=100)."""
 SECOND_NS = 1_000_000_000
 _COARSE_FILE_SYSTEM_NS = 2 * SECOND_NS  # FAT keeps two seconds, HFS+ and some network file systems one
 _PACKS_MAX = 8
-_TABLE_FORMAT = 2  # a table of another format is the same as none: the copies are made anew
+_TABLE_FORMAT = 3  # a table of another format is the same as none: the copies are made anew
 _CHECK_BYTES = 32
 
 
@@ -279,9 +281,13 @@ def read_checked(path: bytes) -> Any:
 
 
 class Memory:
-    """What a project's earlier runs left for the next: copies, folders that Git ignored, a refreshed index."""
+    """What a project's earlier runs left for the next: copies, folders that Git ignored, a refreshed index.
 
-    __slots__ = ("_table", "copied", "folder", "ignored_folders", "large_folders")
+    `listing` is what a project without a survey last learned from the list of its index: the fingerprint of the
+    project's own index then, and three sorted lists of paths (see `private.parse_listing`).
+    """
+
+    __slots__ = ("_table", "copied", "folder", "ignored_folders", "large_folders", "listing")
 
     def __init__(self, folder: bytes) -> None:
         """Look at `folder` later: `load` reads what is in it."""
@@ -289,6 +295,7 @@ class Memory:
         self.copied: dict[Path, Copied] = {}
         self.ignored_folders: set[Path] = set()
         self.large_folders: set[Path] = set()
+        self.listing: Listing = (None, [], [], [])
         self._table: object = None
 
     def load(self) -> None:
@@ -296,7 +303,7 @@ class Memory:
         value = read_checked(self.folder + b"/table")
         self._table = value
         if isinstance(value, tuple) and value[:1] == (_TABLE_FORMAT,):
-            _, copied, ignored_folders, large_folders = value
+            _, copied, ignored_folders, large_folders, self.listing = value
             self.copied = {path: unflat(flat) for path, flat in copied.items()}
             self.ignored_folders = set(ignored_folders)
             self.large_folders = set(large_folders)
@@ -338,6 +345,7 @@ class Memory:
             kept,
             sorted(ignored_folders),
             sorted(self.large_folders.intersection(ignored_folders)),
+            self.listing,
         )
         if table == self._table:
             return

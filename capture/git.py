@@ -32,6 +32,9 @@ _KEPT_VARIABLES = (
 )
 
 
+_FALSE = (b"", b"false", b"no", b"off", b"0")  # git-config(1), "Values"; what else converts to a number is true
+
+
 class Process:
     """A git that runs; `finish` waits for it and gives what it printed.
 
@@ -141,11 +144,19 @@ class Repository:
         prefix = b"filter." + name + b"."
         return any(prefix + key in self.settings for key in (b"clean", b"smudge", b"process"))
 
+    def is_off(self, name: bytes) -> bool:
+        """Say whether a setting that is on by default was switched off."""
+        return self.settings.get(name, b"true").lower() in _FALSE
+
+    @property
+    def is_sparse(self) -> bool:
+        """Say whether Git leaves paths out of the worktree by patterns."""
+        return self.settings.get(b"core.sparsecheckout", b"").lower() not in _FALSE
+
     @property
     def converts_line_ends(self) -> bool:
         """Say whether a setting alone makes Git convert line ends; any number but 0 is true (git-config(1))."""
-        value = self.settings.get(b"core.autocrlf", b"").lower()
-        return value not in (b"", b"false", b"no", b"off", b"0")
+        return self.settings.get(b"core.autocrlf", b"").lower() not in _FALSE
 
 
 class Discovery:

@@ -21,6 +21,8 @@ _EXTENDED_INTENT_TO_ADD = 0x2000
 _NAME_LENGTH = 0xFFF
 _MODE_FOLDER = 0o040000
 MODE_LINK = 0o120000
+ASSUME_UNCHANGED = "assume-unchanged"
+SKIP_WORKTREE = "skip-worktree"
 MODE_SUBMODULE = 0o160000
 
 
@@ -123,9 +125,9 @@ def _note(index: Index, name: bytes, stat: tuple[int, ...], oid: bytes, flags: i
     elif extended & _EXTENDED_INTENT_TO_ADD:
         index.intended.add(name)
     else:
-        flag = "assume-unchanged" if flags & _FLAG_ASSUME_VALID else None
+        flag = ASSUME_UNCHANGED if flags & _FLAG_ASSUME_VALID else None
         if extended & _EXTENDED_SKIP_WORKTREE:
-            flag = "skip-worktree"
+            flag = SKIP_WORKTREE
         index.tracked[name] = Tracked(mode, oid.hex().encode(), stat[9], flag, stat[:6])
 
 

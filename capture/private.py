@@ -94,10 +94,9 @@ class PrivateRepository:
         """Write the private index as one file, where it was split (git-update-index(1))."""
         self._process([b"update-index", b"--no-split-index"]).answer()
 
-    def staged_folders(self) -> list[Path]:
-        """The submodules that the index names."""
-        out = self._process([b"ls-files", b"-s", b"-z"]).answer()
-        return [item.partition(b"\t")[2] for item in out.split(b"\0") if item.startswith(b"160000 ")]
+    def list_index(self) -> Process:
+        """Start to list the index: flags, modes and paths; `parse_listing` reads it."""
+        return self._process([b"ls-files", b"-s", b"-v", b"-z"])
 
     def attributes(
         self, paths: Iterable[Path], names: Sequence[bytes], *, worktree: bytes | None = None
@@ -123,6 +122,25 @@ class PrivateRepository:
             return
         _, out, _ = self._process([b"cat-file", b"--batch"], given=given).finish()
         yield from parse_batch(out)
+
+
+def parse_listing(out: bytes) -> tuple[set[Path], set[Path], set[Path]]:
+    """Read `git ls-files -s -v -z`: paths that Git shall not look at, those that it leaves out, submodules.
+
+    git-ls-files(1), -v: a lower-case letter is assume-unchanged, S skip-worktree.
+    """
+    unlooked, left_out, submodules = set(), set(), set()
+    for item in out.split(b"\0"):
+        if item.startswith((b"H 1006", b"H 1007", b"H 120")) or not item:
+            continue
+        path = item.partition(b"\t")[2]
+        if item[2:8] == b"160000":
+            submodules.add(path)
+        elif item[:1].islower():
+            unlooked.add(path)
+        elif item[:1] == b"S":
+            left_out.add(path)
+    return unlooked, left_out, submodules
 
 
 def make_private_repository(
