@@ -205,7 +205,8 @@ def _from_blob(
         return _gap(baseline, path, Reason.CONVERTED, attribute=os.fsdecode(ATTRIBUTE_FILE))
     seen = _seen(baseline, path)
     owner = None if seen is None else (seen[6], seen[7])
-    if tracked.mode == MODE_LINK and (seen is None or stat.S_ISLNK(seen[2])):
+    is_link = stat.S_ISLNK(seen[2]) if seen is not None else not part.repository.is_off(b"core.symlinks")
+    if tracked.mode == MODE_LINK and is_link:
         return Before(Entry(Kind.LINK, target=blob, size=len(blob), owner=owner), data=b"", known=Known.GIT)
     size: int | None = seen[3] if seen is not None else tracked.size_bytes
     if seen is None and not tracked.size_bytes and blob:
@@ -213,11 +214,16 @@ def _from_blob(
     data, converter = conversion.exact_bytes(blob, size, attributes, part.repository)
     if data is None:
         return _gap(baseline, path, Reason.CONVERTED, attribute=converter or "")
-    executable = bool(tracked.mode & 0o100)
-    mode = git_mode(executable=executable) if seen is None else stat.S_IMODE(seen[2])
     oid = tracked.oid.decode() if data == blob else None
-    entry = Entry(Kind.FILE, mode=mode, size=len(data), digest=digest_of(data), oid=oid, owner=owner)
-    return Before(entry, data=data, known=Known.GIT, executable=executable if seen is None else None)
+    entry = Entry(Kind.FILE, size=len(data), digest=digest_of(data), oid=oid, owner=owner)
+    if seen is not None:
+        entry.mode = stat.S_IMODE(seen[2])
+        return Before(entry, data=data, known=Known.GIT)
+    if part.repository.is_off(b"core.filemode"):
+        return Before(entry, data=data, known=Known.GIT)  # not even the executable bit is known
+    executable = bool(tracked.mode & 0o100)
+    entry.mode = git_mode(executable=executable)
+    return Before(entry, data=data, known=Known.GIT, executable=executable)
 
 
 def git_mode(*, executable: bool) -> int:

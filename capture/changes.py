@@ -44,11 +44,11 @@ def between(befores: Mapping[Path, Before], afters: Mapping[Path, After]) -> lis
 
 
 def settle_mode(before: Before, after: Entry) -> None:
-    """Where only the executable bit of before is known, take the others from after: Git saw no other change.
+    """Where only the executable bit of before is known, or none at all, take the others from after.
 
-    An entry that is gone keeps what Git gives a new file.
+    Git saw no other change. An entry that is gone keeps what Git gives a new file, where the bit is known.
     """
-    if before.entry.kind == after.kind == Kind.DIRECTORY and before.entry.mode is None:
+    if before.entry.kind == after.kind != Kind.LINK and before.entry.mode is None:
         before.entry.mode = after.mode
     if before.executable is None or after.kind != Kind.FILE or after.mode is None:
         return
