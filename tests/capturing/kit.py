@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 import subprocess
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -55,6 +56,11 @@ def snapshot(top: bytes) -> Seen:
             if seen[path].kind == Kind.DIRECTORY:
                 waiting.append(path)
     return seen
+
+
+def nothing(_top: bytes) -> Seen:
+    """For what the judge cannot look into either."""
+    return {}
 
 
 def _stood(place: bytes) -> Stood:
@@ -135,7 +141,7 @@ class Repo:
         self.git("commit", "-q", "--allow-empty", "-m", message)
 
     def age(self) -> None:
-        """Put every file's times some seconds back, so that nothing is recent: the lived-in case."""
+        """Make every file old, so that nothing is copied for being recent: the lived-in case."""
         for folder, folders, files in os.walk(self.top):
             if b".git" in folders:
                 folders.remove(b".git")
@@ -144,6 +150,7 @@ class Repo:
                 if stat.S_ISREG(os.lstat(place).st_mode):
                     os.utime(place, ns=(10**18, 10**18 + 7))
         self.git("update-index", "-q", "--refresh", check=False)
+        time.sleep(0.03)  # the ctime cannot be put back
 
 
 def sh(repo: Repo, script: str) -> Callable[[], None]:
@@ -193,8 +200,9 @@ def capture(
     protect_ignored: bool = True,
     argv: tuple[bytes, ...] = (b"cmd",),
     remember: bool = False,
+    look: Callable[[bytes], Seen] = snapshot,
 ) -> Found:
-    """Capture, run the command, find out what it changed. Nothing is judged."""
+    """Capture, run the command, find out what it changed. Nothing is judged; `look` is how the judge looks."""
     place = where(repo)
     project.prepare(place)
     run_id = os.urandom(5).hex()
@@ -207,9 +215,9 @@ def capture(
         )
         run = Run(run_id, list(argv), repo.top, base.started_ns)
         opened.commit(baseline.begin_record(run, base), at=written, durably=False)
-        before = snapshot(repo.top)
+        before = look(repo.top)
         (sh(repo, command) if isinstance(command, str) else command)()
-        after = snapshot(repo.top) if os.path.isdir(repo.top) else {}
+        after = look(repo.top) if os.path.isdir(repo.top) else {}
         with aftermath.look(base, opened) as looked:
             found = record.recorded(base, looked, opened, limits)
         if remember:

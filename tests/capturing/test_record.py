@@ -32,7 +32,7 @@ EVERYDAY = {
     "untracked": "git rm -q --cached clean.txt src/a.py; echo x >> clean.txt",
     "attributes turned": "echo '* text eol=crlf' > .gitattributes; rm clean.txt; git checkout -q clean.txt src",
     "intent to add": "git add -N new.txt; echo x >> new.txt",
-    # Git compares whole seconds of ctime unless built with USE_NSEC: the rewrite comes a second after the last change.
+    # Git compares whole seconds of ctime unless built with USE_NSEC: the rewrite comes in a later one.
     "same size, mtime put back": "sleep 1; touch -r clean.txt build/r; printf X | dd of=clean.txt conv=notrunc"
     " status=none; touch -r build/r clean.txt; rm build/r",
 }
