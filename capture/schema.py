@@ -300,15 +300,22 @@ def _put_in_place(folder: bytes, sibling: bytes) -> None:
 
 
 def _write_tables(path: bytes, *, wal: bool) -> None:
+    """Write the empty tables, whole in the one file when this returns. Raises sqlite3.Error, OSError."""
     os.close(durable.create_private(path))
     db = _connect(path)
     try:
-        db.execute(f"PRAGMA journal_mode={'WAL' if wal else 'DELETE'}")
+        # Not with the write-ahead log: what fails in its checkpoint as the file is closed, SQLite tells nobody
+        # (https://www.sqlite.org/c3ref/close.html), and the log is not renamed with the file.
+        db.execute("PRAGMA journal_mode=DELETE")
         db.executescript(
             f"BEGIN EXCLUSIVE; {TABLES} PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT}; COMMIT;"
         )
+        if wal:
+            db.execute("PRAGMA journal_mode=WAL")
     finally:
         db.close()
+    if os.path.lexists(path + b"-wal"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(path))
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         durable.sync(handle)
