@@ -184,9 +184,10 @@ def has_live_run(project: Project) -> bool:
             lock = durable.lock(folder + b"/spool", durable.Share.ALONE, wait=False, make=False)
         except OSError:
             continue
-        if lock is None:
-            return os.path.exists(folder + b"/spool")
-        lock.release()
+        if lock is not None:
+            lock.release()
+        elif os.path.exists(folder + b"/spool"):
+            return True
     return False
 
 
