@@ -112,6 +112,8 @@ def _parse(data: bytes, oid_bytes: int) -> Index:
             name = data[name_at:end]
             at += (end - at + 8) & ~7  # padded with 1 to 8 NULs to a multiple of eight
         _note(index, name, stat, data[oid_at:flags_at], flags, extended)
+    if at > len(data) - oid_bytes:
+        raise NotAnIndex  # torn: the checksum of the whole ends it
     _read_extensions(index, data, at, oid_bytes)
     return index
 
