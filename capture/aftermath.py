@@ -76,7 +76,7 @@ def look(baseline: Baseline, spool: Spool) -> Looked:
         tree = worktree.Reader(baseline.project.top)
     except FileNotFoundError:
         nothing = spool.folder + b"/nothing"
-        os.mkdir(nothing, 0o700)
+        os.makedirs(nothing, 0o700, exist_ok=True)
         tree = worktree.Reader(nothing)
     try:
         return Looked(tree, touched(baseline, tree))
@@ -193,6 +193,7 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
     again = part.private.folder + b"-index-again"
     has_index = os.path.exists(part.private.index)
     if has_index:
+        _unlink(again)  # an earlier try to close this run may have left one
         os.link(part.private.index, again)
     asking = part.private.status(index=again)
     status = parse_status(asking.answer())
@@ -220,8 +221,15 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
         found.doubtful.update(prefix + path for path in _refreshed(part, again) if prefix + path not in found.paths)
 
 
+def _unlink(path: bytes) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
 def _filled_in(part: Part) -> set[Path]:
-    """Paths that a sparse checkout left out and that are there now: if they are the blobs, Git calls them unchanged."""
+    """Paths that a sparse checkout left out and that are there now; a status names none that is as its blob."""
     top = part.repository.top + b"/"
     left_out = (path for path, tracked in part.index.tracked.items() if tracked.flag == SKIP_WORKTREE)
     return {path for path in left_out if os.path.lexists(top + path)}
