@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckpt_run.capture.model import Path
     from ckpt_run.capture.project import Project
     from ckpt_run.capture.spool import Spool
+    from ckpt_run.capture.tracing import Evidence
     from ckpt_run.capture.worktree import Tree
 
 MERGE_BYTES_MAX = 1 << 20
@@ -44,16 +45,28 @@ class Recorded:
         self.git_moved = git_moved
 
 
-def recorded(baseline: Baseline, looked: Looked, spool: Spool, limits: Limits) -> Recorded:
-    """Find out what the run changed and gather the bytes that Undo and a merge need. Raises OSError."""
+def recorded(
+    baseline: Baseline, looked: Looked, spool: Spool, limits: Limits, evidence: Evidence | None = None
+) -> Recorded:
+    """Find out what the run changed and gather the bytes that Undo and a merge need. Raises OSError.
+
+    `evidence` is what a trace of the run told, joined to what was looked at.
+    """
     tree, touched = looked.tree, looked.touched
     paths = touched.paths | _missing_parents(touched.paths, baseline)
-    befores = before.before_all(baseline, paths, spool)
+    befores = evidence.befores(paths) if evidence else {}
+    befores.update(before.before_all(baseline, paths - befores.keys(), spool))
     afters = {path: _after(tree, path) for path in befores}
+    if evidence:
+        evidence.complete_bits(befores, afters, tree)
     doubts = _doubts(touched.doubtful, tree)
     found = changes.between(befores, afters)
+    gaps = changes.gaps(touched.gaps)
+    if evidence:
+        found, doubts = evidence.attributed(found, tree), evidence.attributed(doubts, tree)
+        gaps = evidence.attributed_gaps(gaps, tree)
     _leave_only_copies(found, baseline, tree)
-    found += doubts + changes.gaps(touched.gaps)
+    found += doubts + gaps
     if touched.is_blind:
         found += changes.gaps({b".": (Reason.GIT_BLIND, {})})
     contents = _contents(found, befores, afters, limits)

@@ -94,8 +94,9 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "trace",
-            "auto",
-            "Whether the kernel is asked which process wrote a file; auto: where that changes nothing else.",
+            "never",
+            "Whether the kernel is asked which process wrote a file, which costs a command some 25 ms; auto: where"
+            " that changes nothing else.",
             words=("auto", "always", "never"),
             variable=b"CKPT_TRACE",
         ),

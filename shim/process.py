@@ -25,11 +25,28 @@ from .program import found
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import NoReturn, TypeVar
+    from typing import NoReturn, Protocol, TypeVar
 
     Started = TypeVar("Started")
+
+    class Door(Protocol):
+        """Starts the command and tells how it stands, as `os.posix_spawn` and `os.waitpid` do."""
+
+        def spawn(
+            self,
+            path: bytes,
+            argv: Sequence[bytes],
+            environment: Mapping[bytes, bytes],
+            *,
+            setsigmask: Iterable[int],
+            setsigdef: Iterable[int],
+        ) -> int:
+            """Start it; gives its pid, raises OSError."""
+
+        def waitpid(self, pid: int, options: int) -> tuple[int, int]:
+            """Say how it stands, asked after each SIGCHLD."""
 else:
     import _signal  # the enums of `signal` cost 4 to 8 ms, and the numbers are the same
 
@@ -189,24 +206,26 @@ def run(
     environment: Mapping[bytes, bytes],
     *,
     on_started: Callable[[int], None] | None = None,
+    door: Door | None = None,
 ) -> Ended:
     """Run the command to its end and say how it ended; `on_started` is called with its pid.
 
     Signals sent to this process meanwhile reach the command. A signal that came while they were held, before
-    the command could start, is reported as `Ended(128+n, signal=n)` with `started` False.
+    the command could start, is reported as `Ended(128+n, signal=n)` with `started` False. Through a `door` the
+    command is started and waited for by it.
     """
     with _held:
         _stop_if_asked()
         number = ending_signal()
         if number is not None:
             return Ended(EXIT_SIGNAL + number, signal=number)
-        started = _spawned(argv, environment)
+        started = _spawned(argv, environment, door)
         if isinstance(started, Ended):
             return started
         try:
             if on_started is not None:
                 on_started(started)
-            return _watched(started)
+            return _watched(started, door)
         finally:
             _held.command_ended = True
 
@@ -224,11 +243,11 @@ def exec_instead(argv: Sequence[bytes], environment: Mapping[bytes, bytes]) -> N
     raise NotStartedError(_executed(argv, environment, execute))
 
 
-def _spawned(argv: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | Ended:
+def _spawned(argv: Sequence[bytes], environment: Mapping[bytes, bytes], door: Door | None) -> int | Ended:
+    begin = os.posix_spawn if door is None else door.spawn
+
     def spawn(path: bytes, argv: list[bytes], environment: Mapping[bytes, bytes]) -> int:
-        return os.posix_spawn(
-            path, argv, environment, setsigmask=_held.mask, setsigdef=_numbers("SIGPIPE", "SIGXFSZ")
-        )
+        return begin(path, argv, environment, setsigmask=_held.mask, setsigdef=_numbers("SIGPIPE", "SIGXFSZ"))
 
     return _executed(argv, environment, spawn)
 
@@ -254,7 +273,7 @@ def _executed(
     return Ended(code, path=path, errno=error)
 
 
-def _watched(pid: int) -> Ended:
+def _watched(pid: int, door: Door | None) -> Ended:
     """Pass signals on until the command has ended."""
     from .sentinel import Sentinel  # while the command starts: nobody waits for it
 
@@ -269,7 +288,7 @@ def _watched(pid: int) -> Ended:
                 continue
             number, from_kernel = arrived
             if number == _signal.SIGCHLD:
-                ended = _news(pid)
+                ended = _news(pid, os.waitpid if door is None else door.waitpid)
                 if ended is not None:
                     return ended
                 continue
@@ -330,11 +349,11 @@ def _reached_already(pid: int, number: int, *, seen: bool | None, from_kernel: b
     return to_group and (from_kernel or os.getpgid(pid) == os.getpgrp())
 
 
-def _news(pid: int) -> Ended | None:
+def _news(pid: int, waitpid: Callable[[int, int], tuple[int, int]]) -> Ended | None:
     """What the command did: None if it goes on, be it stopped or continued."""
     stopped_with_it = False
     while True:
-        changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        changed, status = waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if not changed:
             # A shell's `fg` continues the group, the command included. If it is stopped still, it is our turn.
             if stopped_with_it:

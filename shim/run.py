@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ckpt_run.capture.model import Run
     from ckpt_run.capture.project import Project
     from ckpt_run.capture.spool import Spool
+    from ckpt_run.capture.tracing import Evidence
+    from ckpt_run.capture.witness.session import Session
     from ckpt_run.shim.config import Settings
 
 EXIT_NOT_SAVED = 125
@@ -35,7 +37,7 @@ ACTIVE = b"CKPT_ACTIVE"
 """Names the folder of the run that the command belongs to."""
 MARK = b"CKPT_RUN"
 """Names the run's id; `background` finds the run's processes by it."""
-_WITH_VALUE = ("note", "turn", "session", "label", "on-error")
+_WITH_VALUE = ("note", "turn", "session", "label", "on-error", "trace")
 
 
 class Options:
@@ -91,7 +93,10 @@ def main() -> int:
     try:
         options = parse([os.fsencode(word) for word in sys.argv[1:]])
     except UsageError as error:
-        return _say_usage(error)
+        from ckpt_run.shim import card
+
+        card.warn(card.run_usage(error.word))
+        return EXIT_NOT_SAVED
     if not options.command:
         return _say_about(options)
     with process.signals_held():
@@ -106,7 +111,9 @@ def _run(options: Options, environment: Mapping[bytes, bytes]) -> int | None:
     """Run and record; gives the exit code, None when the command shall run unrecorded in our place."""
     settings: Settings | None = None
     try:
-        discovery = _discovery(environment)
+        from ckpt_run.capture.git import Discovery
+
+        discovery = Discovery(os.getcwdb(), environment)
         from ckpt_run.shim import config
 
         settings = config.load(environment).with_options(options.values)
@@ -118,12 +125,6 @@ def _run(options: Options, environment: Mapping[bytes, bytes]) -> int | None:
     except CkptError as fault:
         return _not_saved(fault, settings, options)
     return recorder.run()
-
-
-def _discovery(environment: Mapping[bytes, bytes]) -> Discovery:
-    from ckpt_run.capture.git import Discovery
-
-    return Discovery(os.getcwdb(), environment)
 
 
 def _repository(discovery: Discovery, environment: Mapping[bytes, bytes]) -> Repository | None:
@@ -232,20 +233,33 @@ class Recorder:
         environment = dict(self._environment)
         environment[MARK] = self._run.id.encode("ascii")
         environment[ACTIVE] = self._spool.folder
-        ended = process.run(self._run.argv, environment, on_started=self._keep_survey)
+        session = self._traced()
+        ended = process.run(self._run.argv, environment, on_started=self._keep_survey, door=session)
         self._run.ended_ns = time.time_ns()
         self._run.exit_code = ended.exit_code
+        if session is not None:
+            session.end()
         if not ended.started:
             self._spool.remove()
             if ended.signal is None:
                 _say_not_started(ended)
             return ended.exit_code
         try:
-            self._record()
+            self._record(session)
         except (CkptError, OSError) as error:
-            _say_not_recorded(error, self._spool)
+            from ckpt_run.shim import card
+
+            card.warn(card.not_recorded(error, self._spool.folder))
             self._spool.close()  # the folder stays: the next ckpt command closes the run from it
         return ended.exit_code
+
+    def _traced(self) -> Session | None:
+        """The door through which the command is traced, where it shall be: importing it costs 10 ms."""
+        if self._settings.trace == "never":
+            return None
+        from ckpt_run.shim import tracing
+
+        return tracing.begin(self._settings, self._run, self._baseline, self._spool, self._environment)
 
     def _keep_survey(self, _pid: int) -> None:
         """While the command runs there is time: keep the survey for the case that we are killed."""
@@ -256,25 +270,30 @@ class Recorder:
         except OSError:
             return  # without it an interrupted run is closed with what Git says
 
-    def _record(self) -> None:
+    def _record(self, session: Session | None) -> None:
         from ckpt_run.capture import aftermath
         from ckpt_run.shim import background
 
         self._run.background = background.survivors(self._run.id, self._run.started_ns, newer_than_pid=os.getpid())
         with aftermath.look(self._baseline, self._spool) as looked:
+            evidence = None
+            if session is not None:
+                from ckpt_run.shim import tracing
+
+                evidence = tracing.evidence(session, self._settings, self._baseline, self._spool, looked.touched)
             if looked.touched:
-                self._save(looked)
+                self._save(looked, evidence)
         self._remember()
         self._spool.retire()
         if self._run.changes or self._run.background:
             _say_note(self._run, self._settings)
 
-    def _save(self, looked: Looked) -> None:
+    def _save(self, looked: Looked, evidence: Evidence | None) -> None:
         from ckpt_run.capture import record
         from ckpt_run.capture.model import State
 
         limits = self._settings.limits
-        found = record.recorded(self._baseline, looked, self._spool, limits)
+        found = record.recorded(self._baseline, looked, self._spool, limits, evidence)
         self._run.state = State.ENDED
         self._run.changes = found.changes
         self._run.git_moved = found.git_moved
@@ -372,19 +391,6 @@ def _say_not_started(ended: object) -> None:
     from ckpt_run.shim import card
 
     card.warn(card.not_started(ended))
-
-
-def _say_not_recorded(error: Exception, spool: Spool) -> None:
-    from ckpt_run.shim import card
-
-    card.warn(card.not_recorded(error, spool.folder))
-
-
-def _say_usage(error: UsageError) -> int:
-    from ckpt_run.shim import card
-
-    card.warn(card.run_usage(error.word))
-    return EXIT_NOT_SAVED
 
 
 def _say_about(options: Options) -> int:
