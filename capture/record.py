@@ -14,7 +14,7 @@ from ckpt_run.capture.reasons import Reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from os import stat_result
 
     from ckpt_run.capture.aftermath import Looked
@@ -65,7 +65,8 @@ def recorded(
     if evidence:
         found, doubts = evidence.attributed(found, tree), evidence.attributed(doubts, tree)
         gaps = evidence.attributed_gaps(gaps, tree)
-    _leave_only_copies(found, baseline, tree)
+    stayed = evidence.stayed(befores, tree) if evidence else set()
+    _leave_only_copies([change for change in found if change.reason is None], stayed, baseline, tree)
     found += doubts + gaps
     if touched.is_blind:
         found += changes.gaps({b".": (Reason.GIT_BLIND, {})})
@@ -103,12 +104,13 @@ def _doubts(paths: Iterable[Path], tree: Tree) -> list[Change]:
     return found
 
 
-def _leave_only_copies(found: Iterable[Change], baseline: Baseline, tree: Tree) -> None:
+def _leave_only_copies(found: Sequence[Change], stayed: set[Path], baseline: Baseline, tree: Tree) -> None:
     """Leave what is older than the run and was moved to where it stands, from a place that nobody copied.
 
     Undo would take its only copy away. Where its bytes are those of a file that Undo puts back, nothing is lost.
+    `stayed` are paths at which the same file stands as before.
     """
-    arrived = [change for change in found if change.reason is None and _has_arrived(change, baseline, tree)]
+    arrived = [change for change in found if change.path not in stayed and _has_arrived(change, baseline, tree)]
     is_settled = False
     while not is_settled:
         put_back = {change.before.content for change in found if change.reason is None}

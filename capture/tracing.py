@@ -198,6 +198,12 @@ class Evidence:
         is_same = seen is not None and now is not None and seen[:2] == now[:2] and seen[3:5] == now[3:5]
         return is_same and self.trace.touched.get(path, set()) <= _NOT_WRITTEN
 
+    def stayed(self, paths: Iterable[Path], tree: Tree) -> set[Path]:
+        """The paths at which the same file stands now that was copied when it was first touched."""
+        seen = {path: self._kept[path].fingerprint for path in self._sound.intersection(paths)}
+        now = {path: _now(tree, path) for path in seen}
+        return {path for path, was in seen.items() if was and (at := now[path]) and was[:2] == at[:2]}
+
     def attributed(self, found: Iterable[Change], tree: Tree) -> list[Change]:
         """Say for each change who made it, and leave out those that are proven to be somebody else's."""
         kept = []
