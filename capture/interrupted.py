@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ckpt_run.capture.copies import Limits
     from ckpt_run.capture.project import Project
+    from ckpt_run.capture.spool import Abandoned
 
 
 def close_interrupted(
@@ -37,34 +38,43 @@ def close_interrupted(
     """
     closed = []
     for dead in abandoned(project):
-        if dead.record is None:
+        try:
+            if dead.record is not None:
+                run, contents = _told(dead, project, environment, limits)
+                run.background = survivors(run.id, run.started_ns)
+                save(project, run, contents, points_max, limits.project_bytes_max)
+                closed.append(run)
             dead.spool.remove()
-            continue
-        about, flat = dead.record
-        baseline = _unflat_baseline(flat, project, environment)
-        _take_kept_survey(baseline, dead.spool.folder)
-        run_id, argv, cwd, started_ns, label, session, turn, point_id = about
-        with aftermath.look(baseline, dead.spool) as looked:
-            found = recorded(baseline, looked, dead.spool, limits)
-        run = Run(
-            run_id,
-            argv,
-            cwd,
-            started_ns,
-            ended_ns=time.time_ns(),
-            state=State.INTERRUPTED,
-            changes=found.changes,
-            git_moved=found.git_moved,
-            background=survivors(run_id, started_ns),
-            label=label,
-            session=session,
-            turn=turn,
-            point_id=point_id,
-        )
-        save(project, run, found.contents, points_max, limits.project_bytes_max)
-        dead.spool.remove()
-        closed.append(run)
+        finally:
+            dead.spool.close()  # a run that could not be closed is left for the next try, of this process too
     return closed
+
+
+def _told(
+    dead: Abandoned, project: Project, environment: Mapping[bytes, bytes], limits: Limits
+) -> tuple[Run, dict[bytes, bytes]]:
+    """The run as its spool and the worktree tell it, with the bytes that its record needs."""
+    about, flat = dead.record
+    baseline = _unflat_baseline(flat, project, environment)
+    _take_kept_survey(baseline, dead.spool.folder)
+    run_id, argv, cwd, started_ns, label, session, turn, point_id = about
+    with aftermath.look(baseline, dead.spool) as looked:
+        found = recorded(baseline, looked, dead.spool, limits)
+    run = Run(
+        run_id,
+        argv,
+        cwd,
+        started_ns,
+        ended_ns=time.time_ns(),
+        state=State.INTERRUPTED,
+        changes=found.changes,
+        git_moved=found.git_moved,
+        label=label,
+        session=session,
+        turn=turn,
+        point_id=point_id,
+    )
+    return run, found.contents
 
 
 def _unflat_baseline(value: Any, project: Project, environment: Mapping[bytes, bytes]) -> Baseline:
