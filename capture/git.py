@@ -127,12 +127,22 @@ def fault_of(errors: bytes) -> str:
 class Repository:
     """Where a project's repository is, and the settings that decide what Git says of its files."""
 
-    __slots__ = ("common_dir", "git_dir", "head", "settings", "top")
+    __slots__ = ("common_dir", "git_dir", "head", "origins", "settings", "top")
 
     def __init__(
-        self, top: bytes, git_dir: bytes, common_dir: bytes, head: bytes | None, settings: dict[bytes, bytes]
+        self,
+        top: bytes,
+        git_dir: bytes,
+        common_dir: bytes,
+        head: bytes | None,
+        settings: dict[bytes, bytes],
+        origins: frozenset[bytes] = frozenset(),
     ) -> None:
-        """Hold the facts: absolute paths, the commit of HEAD (None when unborn), setting -> last value."""
+        """Hold the facts: absolute paths, the commit of HEAD (None when unborn), setting -> last value.
+
+        `origins` are the files that the settings came from, where Git was asked.
+        """
+        self.origins = origins
         self.top = top
         self.git_dir = git_dir
         self.common_dir = common_dir
@@ -167,13 +177,13 @@ class Discovery:
     def __init__(self, folder: bytes, environment: Mapping[bytes, bytes], *, bound: bool = False) -> None:
         """Start to look from `folder`; `bound` takes GIT_DIR and GIT_WORK_TREE from the environment too."""
         self._folder = folder
-        kept = _reading_environment(environment)
+        kept = reading_environment(environment)
         if bound:
             kept.update({name: environment[name] for name in (b"GIT_DIR", b"GIT_WORK_TREE")})
         places = [b"--show-toplevel", b"--absolute-git-dir", b"--git-common-dir", b"HEAD"]
         words = [word for place in places for word in (place, _PART)]
         self._parse = Process([b"-C", folder, b"rev-parse", *words], kept)
-        self._config = Process([b"-C", folder, b"config", b"-z", b"--list"], kept)
+        self._config = Process([b"-C", folder, b"config", b"-z", b"--list", b"--show-origin"], kept)
 
     def finish(self) -> Repository:
         """Wait for both. Raises GitError: NOT_A_PROJECT, BARE_REPOSITORY, UNSAFE_…, CORRUPT_REPOSITORY."""
@@ -186,16 +196,20 @@ class Discovery:
             raise GitError(Fault.CORRUPT_REPOSITORY, cause=last_words(config_errors))
         top, git_dir, common_dir, head = places[:4]
         settings = {}
-        for item in listed.split(b"\0"):
+        fields = listed.split(b"\0")  # git-config(1), -z: origin NUL name LF value NUL
+        for item in fields[1::2]:
             name, _, value = item.partition(b"\n")
             settings[name] = value if b"\n" in item else b"true"
+        files = {origin[5:] for origin in fields[0::2] if origin.startswith(b"file:")}
+        origins = frozenset(os.path.join(self._folder, file) for file in files)
         # Git gives the common directory relative to the folder it was asked in (git-rev-parse(1)).
         common = os.path.normpath(os.path.join(self._folder, common_dir))
         is_commit = code == 0 and len(head) in (40, 64)
-        return Repository(top, git_dir, common, head if is_commit else None, settings)
+        return Repository(top, git_dir, common, head if is_commit else None, settings, origins)
 
 
-def _reading_environment(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def reading_environment(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The environment in which a project's own repository is looked for: only what helps to find and read it."""
     kept = {
         name: value
         for name, value in environment.items()

@@ -37,6 +37,8 @@ ACTIVE = b"CKPT_ACTIVE"
 """Names the folder of the run that the command belongs to."""
 MARK = b"CKPT_RUN"
 """Names the run's id; `background` finds the run's processes by it."""
+FOUND = b"/found"
+"""Where the store keeps what Git said of repositories."""
 _WITH_VALUE = ("note", "turn", "session", "label", "on-error", "trace")
 
 
@@ -98,7 +100,9 @@ def main() -> int:
         card.warn(card.run_usage(error.word))
         return EXIT_NOT_SAVED
     if not options.command:
-        return _say_about(options)
+        from ckpt_run.shim import saying
+
+        return saying.about(options.values)
     with process.signals_held():
         outcome = _run(options, environment)
     if outcome is None:
@@ -111,20 +115,34 @@ def _run(options: Options, environment: Mapping[bytes, bytes]) -> int | None:
     """Run and record; gives the exit code, None when the command shall run unrecorded in our place."""
     settings: Settings | None = None
     try:
-        from ckpt_run.capture.git import Discovery
-
-        discovery = Discovery(os.getcwdb(), environment)
+        known = _known_repository(environment)
+        discovery = None if known is not None else _discovery(environment)
         from ckpt_run.shim import config
 
         settings = config.load(environment).with_options(options.values)
-        repository = _repository(discovery, environment)
+        repository = known if discovery is None else _repository(discovery, environment)
         if repository is None or _is_nested(repository, environment):
             return None
         recorder = Recorder(options, settings, repository, environment)
         recorder.prepare()
     except CkptError as fault:
-        return _not_saved(fault, settings, options)
+        from ckpt_run.shim import saying
+
+        return None if saying.not_saved(fault, settings, options.values) else EXIT_NOT_SAVED
     return recorder.run()
+
+
+def _known_repository(environment: Mapping[bytes, bytes]) -> Repository | None:
+    """The repository around the cwd as an earlier run remembered it; None where Git must be asked."""
+    from ckpt_run.capture import found, project
+
+    return found.remembered(os.getcwdb(), environment, project.home(environment) + FOUND)
+
+
+def _discovery(environment: Mapping[bytes, bytes]) -> Discovery:
+    from ckpt_run.capture.git import Discovery
+
+    return Discovery(os.getcwdb(), environment)
 
 
 def _repository(discovery: Discovery, environment: Mapping[bytes, bytes]) -> Repository | None:
@@ -242,7 +260,9 @@ class Recorder:
         if not ended.started:
             self._spool.remove()
             if ended.signal is None:
-                _say_not_started(ended)
+                from ckpt_run.shim import card
+
+                card.warn(card.not_started(ended))
             return ended.exit_code
         try:
             self._record(session)
@@ -286,7 +306,9 @@ class Recorder:
         self._remember()
         self._spool.retire()
         if self._run.changes or self._run.background:
-            _say_note(self._run, self._settings)
+            from ckpt_run.shim import saying
+
+            saying.note(self._run, self._settings)
 
     def _save(self, looked: Looked, evidence: Evidence | None) -> None:
         from ckpt_run.capture import record
@@ -305,6 +327,11 @@ class Recorder:
 
         part = self._baseline.parts[0]
         try:
+            if self._repository.origins and b"GIT_DIR" not in self._environment:
+                from ckpt_run.capture import found, project
+
+                cache = project.home(self._environment) + FOUND
+                found.remember(self._run.cwd, self._environment, cache, self._repository)
             self._memory.keep(
                 self._baseline.copied,
                 self._baseline.ignored_folders,
@@ -361,40 +388,8 @@ def _take_our_place(command: list[bytes], environment: Mapping[bytes, bytes]) ->
     try:
         process.exec_instead(command, environment)
     except process.NotStartedError as error:
-        _say_not_started(error.ended)
+        from ckpt_run.shim import card
+
+        card.warn(card.not_started(error.ended))
         sys.stderr.flush()
         os._exit(error.ended.exit_code)
-
-
-def _not_saved(fault: CkptError, settings: Settings | None, options: Options) -> int | None:
-    """Say what could not be saved; None when the person wants the command to run all the same."""
-    from ckpt_run.shim import card
-
-    runs_anyway = (settings.on_error if settings else options.values.get("on-error")) == "run"
-    card.warn(card.not_saved(fault, runs_anyway=runs_anyway))
-    return None if runs_anyway else EXIT_NOT_SAVED
-
-
-def _say_note(run: Run, settings: Settings) -> None:
-    from ckpt_run.shim import card
-
-    is_terminal = os.isatty(2)
-    if settings.note == "never":
-        return
-    if is_terminal or settings.note == "always":
-        card.warn(card.note(run))
-    elif text := card.warnings(run):
-        card.warn(text)
-
-
-def _say_not_started(ended: object) -> None:
-    from ckpt_run.shim import card
-
-    card.warn(card.not_started(ended))
-
-
-def _say_about(options: Options) -> int:
-    from ckpt_run.shim import card
-
-    card.tell(card.version() if "version" in options.values else card.run_help())
-    return 0
