@@ -82,17 +82,43 @@ def create_private(path: bytes, *, folder: int | None = None) -> int:
 
 
 def write_private(path: bytes, data: bytes) -> None:
-    """Write a private file anew; atomic for a reader, not durable."""
-    temporary = path + _TEMPORARY_PREFIX + os.urandom(6).hex().encode()
-    fd = create_private(temporary)
+    """Write a private file anew; atomic for a reader, not durable.
+
+    All writers of a path share one sibling and take turns by its lock: what a dead one left, the next one uses.
+    """
+    temporary = path + _TEMPORARY_PREFIX + b"part"
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    is_written = False
+    while not is_written:
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            lock_descriptor(fd)
+            # Whoever had the lock before us may have renamed what we opened: then it is the whole file at `path`.
+            is_written = _is_at(temporary, fd)
+            if is_written:
+                _fill(fd, temporary, data)
+                os.rename(temporary, path)
+        finally:
+            os.close(fd)
+
+
+def _is_at(path: bytes, fd: int) -> bool:
     try:
+        there, here = os.lstat(path), os.fstat(fd)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def _fill(fd: int, path: bytes, data: bytes) -> None:
+    """Give the file all and only these bytes; where that fails, it goes. The lock is held."""
+    try:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 0)
         write_all(fd, data)
-        os.rename(temporary, path)
     except OSError:
-        os.unlink(temporary)
+        os.unlink(path)
         raise
-    finally:
-        os.close(fd)
 
 
 def temporary_name(token: str, number: int) -> bytes:
