@@ -24,6 +24,7 @@ NAMES_MAX = 5
 GIT_STAYS = "Git's commits, branches, stashes and staging are left as they are."
 LEFT_TITLE = "Changed by a command — Undo leaves it"
 UNITS = ("bytes", "KiB", "MiB", "GiB")
+INTERRUPTED = "Interrupted."
 
 # The words in braces: {at} is " at PATH" or nothing, {why} is " (CAUSE)" or nothing, the rest are facts by name.
 FAULTS: dict[str, str] = {
@@ -66,6 +67,10 @@ FAULTS: dict[str, str] = {
     Fault.BAD_SETTING: "{setting}",
     Fault.PATH_OUTSIDE_PROJECT: "{name} is not a path inside this project.",
 }
+
+NOTHING_LEFT = (
+    "Nothing is left to undo: everything recorded here is undone already. `ckpt redo` takes the last undo back."
+)
 
 REASONS: dict[str, str] = {
     Reason.TOO_LARGE: "too large to copy before the command: {size_bytes}, the limit is {limit_bytes}",
@@ -189,6 +194,8 @@ def fault(error: CkptError) -> str:
         value = error.facts.get(key)
         if isinstance(value, bytes):
             facts[key] = shown(value)
+    if error.fault == Fault.NO_POINTS and error.facts.get("all_undone"):
+        return NOTHING_LEFT
     if error.fault == Fault.BAD_SETTING:
         facts["setting"] = _setting(error)
     if error.fault == Fault.ROLL_BACK_FAILED:

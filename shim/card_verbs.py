@@ -1,58 +1,23 @@
-"""What the verbs of `ckpt` say: help, cards, logs, questions. A leaf, like `card`; nothing here reads or asks."""
+"""What the verbs of `ckpt` say: cards, logs, questions. A leaf, like `card`; nothing here reads or asks."""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
 
 from ckpt_run.capture.model import Coverage, State
 from ckpt_run.shim import card
 from ckpt_run.shim.card import counted, listed, named, plain, shown, size
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from ckpt_run.capture.model import Change, Point, Run
 
-ABOUT = "Shows and takes back what commands run with ckpt-run did to the files of this Git project."
-EPILOG = "ckpt VERB --help says more of a verb."
-VERBS = {
-    "log": "list the recovery points, newest first",
-    "show": "show one point: each change, and what Undo leaves",
-    "diff": "show what a point changed, as a unified diff",
-    "undo": "put back what a point changed, and touch nothing else",
-    "rewind": "undo a point and every later one",
-    "redo": "take the last undo back",
-    "recover": "finish what a crash left open",
-    "status": "show what is kept, and the limits",
-    "verify": "read everything that is kept, and check it",
-    "prune": "forget the oldest points",
-    "purge": "forget a path or a point for good",
-    "config": "show or set the settings",
-    "doctor": "show what works here, and what does not",
-}
-PROJECT = "a folder of the project (default: the current one)"
-ID = "a point or a run, or the beginning of its id (default: the newest)"
-JSON = "print JSON"
-ONLY = "undo only these; a folder stands for all below it"
-KEEP = "leave these as they are"
-FORCE = "undo these even though they changed since"
-REST = "leave what cannot be undone, and undo the rest"
-YES = "do not ask whether to go ahead"
-DRY_RUN = "show what would happen, and do nothing"
-LOG_NUMBER = "how many points (default: 20; 0: all)"
-LOG_PATHS = "only runs that changed these, or something below them"
-DIFF_PATHS = "only these"
-STAT = "only the number of lines"
-PURGE_WHAT = "a path, or an id"
-PURGE_ALL = "everything that is kept of this project"
-PRUNE_POINTS = "how many points to keep (default: the setting points_max)"
-PRUNE_BYTES = "how many bytes to keep (default: the setting project_bytes_max)"
-KEY = "a setting (default: all)"
-VALUE = "its new value"
 NOTHING_TO_UNDO = "Nothing to put back: everything is as it was before the command."
+NOTHING_OF_ONLY = "Nothing to put back in what --only names."
 CANCELLED = "Nothing was changed."
 NEEDS_YES = "Nothing was changed: there is no terminal to ask on. Add --yes to go ahead."
 FORGOTTEN = "Forgotten."
@@ -100,8 +65,20 @@ def age(time_ns: int, now_ns: int | None = None) -> str:
     return f"{seconds} s ago"
 
 
-def log_row(summary: Any) -> str:
-    """One point in a line: id, age, files, exit code, command."""
+def log_rows(summaries: Sequence[Any]) -> list[tuple[str, str]]:
+    """Points as (style, line) pairs, in columns: id, age, files, exit code, command."""
+    cells = [_log_cells(one) for one in summaries]
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    return [
+        (
+            "note" if one.undone or one.is_undo else "",
+            f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]:<{widths[3]}}  {row[4]}",
+        )
+        for one, row in zip(summaries, cells, strict=True)
+    ]
+
+
+def _log_cells(summary: Any) -> tuple[str, str, str, str, str]:
     left = f" ({summary.left:,} left)" if summary.left else ""
     code = "?" if summary.exit_code is None else str(summary.exit_code)
     marks = [word for word, is_so in (("undone", summary.undone), ("interrupted", summary.state == State.INTERRUPTED))
@@ -109,10 +86,7 @@ def log_row(summary: Any) -> str:
     mark = f"  [{', '.join(marks)}]" if marks else ""
     label = summary.runs[0].label if summary.runs else None
     what = title(summary.argv, summary.prompt, label)
-    return (
-        f"{summary.id}  {age(summary.started_ns):>10}  {counted(summary.changed, 'file')}{left}"
-        f"  exit {code}  {what}{mark}"
-    )
+    return summary.id, age(summary.started_ns), counted(summary.changed, "path") + left, f"exit {code}", what + mark
 
 
 def lines_of(counts: tuple[int, int] | str) -> str:
@@ -126,11 +100,12 @@ def point_card(point: Point, lines: Mapping[tuple[str, bytes], tuple[int, int] |
     done: list[str] = []
     gaps: dict[str, list[str]] = {}
     for run in point.runs:
-        for change in listed(run.changes):
+        for change in sorted(listed(run.changes), key=lambda one: one.path):
             if change.reason is None:
                 done.append(_change_line(change, lines.get((run.id, change.path), "")))
             else:
-                gaps.setdefault(card.reason(change.reason, change.numbers), []).append(shown(change.path))
+                reason = f"{card.reason(change.reason, change.numbers)}  ({change.by})"
+                gaps.setdefault(reason, []).append(shown(change.path))
     rows += [("", line) for line in done]
     if gaps:
         rows += [("", ""), ("title", card.LEFT_TITLE)]
@@ -168,7 +143,7 @@ def _change_line(change: Change, lines: tuple[int, int] | str) -> str:
     tail = f"  {lines_of(lines)}" if lines else ""
     if change.name == "mode" and None not in (change.before.mode, change.after.mode):
         tail = f"  {change.before.mode:04o} → {change.after.mode:04o}"
-    return f"  {name:<12} {shown(change.path)}{tail}"
+    return f"  {name:<12} {shown(change.path)}{tail}  ({change.by})"
 
 
 def plan_lines(plan: Any, decision: Any) -> list[str]:
@@ -200,25 +175,24 @@ def why(one: Any) -> str:
     return card.reason(one.reason, one.numbers)
 
 
-def undo_title(points: Sequence[str], later: int) -> str:
-    """What is about to be undone."""
+def undo_title(verb: str, points: Sequence[str], later: int) -> str:
+    """What is about to be undone, or redone."""
     more = f", and {counted(later, 'later point')} with it" if later else ""
-    return f"Undo {named([plain(one) for one in points])}{more}:"
+    what = "Take back the undo" if verb == "redo" else "Undo"
+    return f"{what} {named([plain(one) for one in points])}{more}:"
 
 
 def by_time_line(paths: Sequence[bytes]) -> str:
     """Files of which nobody can say who changed them."""
-    names = named([shown(path) for path in paths])
-    return (
-        f"Nobody can say whether the command or somebody else changed {counted(len(paths), 'of these files')}"
-        f" while it ran: {names}"
-    ).replace("of these filess", "of these files")
+    return f"Changed while the command ran, and nobody reported by whom: {named([shown(path) for path in paths])}"
 
 
-PLAIN_QUESTION = "Go ahead? [y] yes  [c] keep the ones I edited…  [n] no (default): "
+PLAIN_QUESTION = "Go ahead? [y] restore all  [c] keep the ones I edited…  [n] no (default): "
 PLAIN_QUESTION_SHORT = "Go ahead? [y] yes  [n] no (default): "
-HELD_TITLE = "Changed since, so Undo stopped to ask:"
-HELD_QUESTION = "[k] keep my changes (default)  [u] undo anyway  [r] undo the rest  [n] cancel: "
+HELD_TITLE = "These changed since, so Undo stopped to ask:"
+HELD_QUESTION = (
+    "[k] keep my changes in these (default)  [u] undo these anyway  [r] undo only the rest  [n] cancel everything: "
+)
 CHECKLIST_TITLE = "Which of these did you edit? They stay as they are."
 CHECKLIST_QUESTION = "Numbers (such as 1 3-5), or Enter for none: "
 
@@ -250,8 +224,9 @@ def changed_meanwhile(held: Sequence[Any]) -> str:
     return f"ckpt: Undo stopped, nothing was changed: {names} changed meanwhile. Look again with: ckpt undo"
 
 
-def undone(result: Any, ids: Sequence[str], *, partial_of: str | None) -> list[str]:
-    """What an undo did, in a few lines."""
+def undone(verb: str, result: Any, ids: Sequence[str], *, partial_of: str | None) -> list[str]:
+    """What an undo, rewind or redo did, in a few lines."""
+    what = "Taken back the undo" if verb == "redo" else "Undone"
     parts = []
     for word, paths in (
         ("restored", result.restored),
@@ -261,8 +236,8 @@ def undone(result: Any, ids: Sequence[str], *, partial_of: str | None) -> list[s
         ("permissions put back", result.chmod),
     ):
         if paths:
-            parts.append(f"{len(paths):,} {word}")
-    lines = [f"Undone {named([plain(one) for one in ids])}: {', '.join(parts) if parts else 'nothing to put back'}."]
+            parts.append(f"{len(_without_their_folders(paths)):,} {word}")
+    lines = [f"{what} {named([plain(one) for one in ids])}: {', '.join(parts) if parts else 'nothing to put back'}."]
     if result.kept:
         lines += ["Left as you have it:", *held_lines(result.kept)]
     if result.left:
@@ -272,8 +247,14 @@ def undone(result: Any, ids: Sequence[str], *, partial_of: str | None) -> list[s
     if result.background:
         lines.append(card.background(result.background))
     if partial_of is not None:
-        lines.append(f"The rest of it can be undone with: ckpt undo {plain(partial_of)}")
+        lines.append(f"The rest of it is undone with: ckpt undo {plain(partial_of)}")
     return lines
+
+
+def _without_their_folders(paths: Sequence[bytes]) -> list[bytes]:
+    """The paths without folders that only came or went with what is in them."""
+    folders = {path[:end] for path in paths for end in range(len(path)) if path[end] == ord("/")}
+    return [path for path in paths if path not in folders]
 
 
 def recovered(one: Any) -> str:
@@ -323,12 +304,18 @@ def problem(one: Any) -> str:
     return f"  {facts}"
 
 
-def pruned(facts: Any) -> str:
-    """What a prune or purge forgot."""
+def pruned(steps: Sequence[Any]) -> str:
+    """What a prune or purge forgot, in one step or several."""
+    points, changes, held = (sum(getattr(one, name) for one in steps) for name in ("points", "changes", "bytes"))
     return (
-        f"Forgotten: {counted(facts.points, 'point')}, {counted(facts.changes, 'change')}, {size(facts.bytes)};"
-        f" the store now takes {size(facts.file_bytes_after)} on disk."
+        f"Forgotten: {counted(points, 'point')}, {counted(changes, 'change')}, {size(held)};"
+        f" the store now takes {size(steps[-1].file_bytes_after)} on disk."
     )
+
+
+def part_of_point(run_id: str, point_id: str) -> str:
+    """A run that cannot be forgotten without the others of its turn."""
+    return f"{plain(run_id)} is one command of the point {point_id}, which is forgotten whole: ckpt purge {point_id}"
 
 
 def setting_lines(name: str, value: object, setting: Any) -> list[str]:
@@ -362,14 +349,14 @@ def doctor_command(mine: bytes | None, first: bytes | None) -> str:
     return f"another `ckpt` stands first on PATH: {shown(first)}. An isolated install (pipx install ckpt-run) helps"
 
 
-def doctor_witness(verdict: Any) -> str:
-    """Whether the kernel can tell which process wrote a file."""
-    if verdict.works:
-        return "traced: the kernel can tell which process wrote a file"
-    return (
-        f"not traced ({plain(str(verdict.why))}): who wrote a file while a command ran is known by time only,"
-        " and Undo asks about such files"
-    )
+def doctor_witness(verdict: Any, trace: str) -> str:
+    """Whether the kernel can tell which process wrote a file, and whether it is asked."""
+    by_time = "who wrote a file while a command ran is known by time only, and Undo asks about such files"
+    if not verdict.works:
+        return f"trace: {card.NOT_TRACED.get(verdict.why or '', 'it failed')}: {by_time}"
+    if trace == "never":
+        return f"trace: the kernel could tell, and is not asked (the setting trace): {by_time}"
+    return "trace: the kernel tells which process wrote a file"
 
 
 def no_diff(change: Change) -> str:
@@ -378,9 +365,9 @@ def no_diff(change: Change) -> str:
     return f"ckpt: no diff of {shown(change.path)}: {reason}"
 
 
-def stat_line(path: bytes, counts: tuple[int, int] | None, by: str) -> str:
+def stat_line(path: bytes, lines: tuple[int, int] | str, by: str) -> str:
     """One file of `diff --stat`, with the witness that spoke."""
-    return f"  {shown(path)}  {BINARY if counts is None else lines_of(counts)}  ({by})"
+    return f"  {shown(path)}  {lines_of(lines)}  ({by})"
 
 
 def only_colours(text: str) -> str:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, _verb: str) -> None:
     """The verb's words."""
-    parser.add_argument("key", nargs="?", help=card_verbs.KEY)
-    parser.add_argument("value", nargs="?", help=card_verbs.VALUE)
-    parser.set_defaults(run=run, exit_of_faults={Fault.BAD_SETTING: 2})
+    parser.add_argument("key", nargs="?", help="a setting (default: all)")
+    parser.add_argument("value", nargs="?", help="its new value")
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ckpt_run.capture import project as projects
 from ckpt_run.capture.errors import CkptError
-from ckpt_run.shim import card, card_verbs
+from ckpt_run.shim import card, card_verbs, config
+from ckpt_run.shim.cli.here import folder_asked, top_of
 from ckpt_run.shim.cli.output import print_text
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _git() -> tuple[bool, str]:
 def _store() -> tuple[bool, str]:
     try:
         home = projects.home(os.environb)
+        _refuse_inside_project()
     except CkptError as error:
         return False, card_verbs.doctor_store(error.path or b"", card.fault(error))
     above = home
@@ -50,6 +52,15 @@ def _store() -> tuple[bool, str]:
         above = os.path.dirname(above)
     is_writable = os.access(above, os.W_OK)
     return is_writable, card_verbs.doctor_store(home, None if is_writable else card_verbs.NOT_WRITABLE)
+
+
+def _refuse_inside_project() -> None:
+    """Raise CkptError where the store would lie inside the project around the current folder."""
+    try:
+        top = top_of(folder_asked(None))
+    except CkptError:
+        return  # outside any project, any store will do
+    projects.locate(top, os.environb)
 
 
 def _command() -> tuple[bool | None, str]:
@@ -64,4 +75,5 @@ def _witness() -> tuple[bool | None, str]:
     from ckpt_run.capture import witness
 
     verdict = witness.probe()
-    return (True if verdict.works else None), card_verbs.doctor_witness(verdict)
+    trace = config.load(os.environb).trace
+    return (True if verdict.works and trace != "never" else None), card_verbs.doctor_witness(verdict, trace)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ckpt_run.capture.errors import CkptError, Fault
 from ckpt_run.shim import card_verbs
 from ckpt_run.shim.cli.here import add_project_option, inside, opened
-from ckpt_run.shim.cli.output import print_json, print_text, stamp
+from ckpt_run.shim.cli.output import print_json, print_rows, print_text, stamp
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from typing import Any
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, _verb: str) -> None:
     """The verb's words."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help=card_verbs.LOG_PATHS)
-    parser.add_argument("-n", dest="number", type=int, default=20, help=card_verbs.LOG_NUMBER)
-    parser.add_argument("--json", action="store_true", help=card_verbs.JSON)
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="only runs that changed these, or something below them"
+    )
+    parser.add_argument("-n", dest="number", type=int, default=20, help="how many points (default: 20; 0: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_project_option(parser)
     parser.set_defaults(run=run)
 
@@ -42,8 +44,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         runs = [_run_json(one) for row in summaries for one in reversed(row.runs)]
         print_json({"points": [_point_json(row) for row in summaries], "runs": runs})
+    elif summaries:
+        print_rows(card_verbs.log_rows(summaries))
     else:
-        print_text("\n".join(card_verbs.log_row(row) for row in summaries) or card_verbs.NO_LOG)
+        print_text(card_verbs.NO_LOG)
     return 0
 
 

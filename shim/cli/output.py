@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pydoc
-import shutil
 import sys
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+import time
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from ckpt_run.capture.errors import CkptError
     from ckpt_run.capture.model import Change, Point, Run
 
 
 def print_json(value: object) -> None:
     """Print one JSON document. Names that are no UTF-8 stand in it as Python's `os.fsdecode` has them."""
+    import json
+
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
 
 
@@ -30,6 +32,8 @@ def print_fault(error: CkptError) -> None:
 def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return os.fsdecode(value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -38,22 +42,47 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def is_coloured() -> bool:
+    """Say whether stdout is a terminal that shows colours to a person who wants them (no-color.org)."""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def print_text(text: str) -> None:
     """Print a text; on a terminal through the pager where it is longer than the screen."""
     text = text if text.endswith("\n") else text + "\n"
-    if not is_terminal() or text.count("\n") < shutil.get_terminal_size().lines:
+    if not is_terminal() or text.count("\n") < os.get_terminal_size(sys.stdout.fileno()).lines:
         sys.stdout.write(text)
         return
+    import pydoc  # 30 ms, which no script and no short answer has to wait for
+
     os.environ.setdefault("LESS", "FRX")
     pydoc.pager(text)
+
+
+_STYLES = {"title": "bold", "gap": "yellow", "note": "dim"}
+
+
+def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Print lines, each with the name of its style before it: title, gap, note, or none."""
+    if not is_coloured():
+        print_text("\n".join(line for _, line in rows))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    with console.capture() as capture:
+        for style, line in rows:
+            console.print(Text(line, style=_STYLES.get(style, "")))
+    print_text(capture.get())
 
 
 def stamp(time_ns: int | None) -> str | None:
     """A time in nanoseconds since the epoch as `2026-01-31T12:00:00.000Z`."""
     if time_ns is None:
         return None
-    moment = datetime.fromtimestamp(time_ns / 1e9, tz=UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ns // 1_000_000 % 1000:03d}Z"
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time_ns // 1_000_000_000))
+    return f"{moment}.{time_ns // 1_000_000 % 1000:03d}Z"
 
 
 def change_json(change: Change, lines: tuple[int, int] | None) -> dict[str, Any]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
 
 from ckpt_run.shim import card_verbs
 from ckpt_run.shim.cli.here import add_project_option, opened
 from ckpt_run.shim.cli.output import print_json, print_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser, _verb: str) -> None:
     """The verb's words."""
-    parser.add_argument("--json", action="store_true", help=card_verbs.JSON)
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_project_option(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, says_without_points=card_verbs.NO_LOG)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the use of the store."""
-    import os
-
     with opened(options) as here:
         usage = here.store.usage()
         still_open = len(here.store.open_undos())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ckpt_run.shim import card, card_verbs
 from ckpt_run.shim.cli.here import add_project_option, opened
 from ckpt_run.shim.cli.output import print_text
 from ckpt_run.shim.question import counting
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser, _verb: str) -> None:
     """The verb's words."""
     add_project_option(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, says_without_points=card_verbs.NO_LOG)
 
 
 def run(options: argparse.Namespace) -> int:
