@@ -115,6 +115,7 @@ def test_the_command_is_stopped_and_continued_as_any_other(begin: Begin, journal
     assert session.waitpid(pid, os.WNOHANG | os.WCONTINUED) == (0, 0)
     os.kill(pid, signal.SIGCONT)
     until(lambda: session.waitpid(pid, os.WNOHANG | os.WCONTINUED) == (pid, 0xFFFF))
+    assert session.waitpid(pid, os.WNOHANG | os.WCONTINUED) == (0, 0)
     os.kill(pid, signal.SIGTERM)
     until(lambda: session.waitpid(pid, os.WNOHANG) == (pid, signal.SIGTERM))
     session.end()

@@ -52,6 +52,7 @@ class Session:
         self.command = 0
         self._status: int | None = None
         self._stopped: int | None = None
+        self._told_stop = False
         self._ended: int | None = None
         self.supervisor = 0
         self.survivors = False
@@ -102,8 +103,10 @@ class Session:
             return os.waitpid(pid, options)  # the supervisor was killed: the command is our child now
         if options & os.WUNTRACED and self._stopped is not None:
             status, self._stopped = self._stopped, None
+            self._told_stop = True
             return pid, status
-        if options & os.WCONTINUED and not is_stopped(pid):
+        if options & os.WCONTINUED and self._told_stop and not is_stopped(pid):
+            self._told_stop = False  # each continuation once, or who asks until there is no news never ends
             return pid, _CONTINUED
         return 0, 0
 
