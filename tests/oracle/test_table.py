@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ckpt_run.capture import witness
+
 from .judge import judge
 from .stage import Stage
 from .table import EVERYTHING, ROWS, UNSEEN, Row
 
 LONG = bool(os.environ.get("CKPT_LONG"))
 WITHOUT_SURVEY = [row for row in ROWS if LONG or row.short]
+TRACED = [row for row in ROWS if row.short][:: 1 if LONG else 6]
 
 
 def _may_leave(paths: tuple[str, ...], stage: Stage) -> set[bytes]:
@@ -40,6 +43,16 @@ def test_what_git_does_not_see_is_put_back_or_listed(row: Row, staged: Callable[
     leaves = _may_leave(row.leaves, stage) | _may_leave(row.blind, stage)
     unseen = leaves | {os.fsencode(path) for path in UNSEEN}
     judge(stage, row.command, may_leave=unseen, unseen=unseen, twin=False)
+
+
+@pytest.mark.skipif(not witness.probe().works, reason=f"no traced witness here: {witness.probe()}")
+@pytest.mark.parametrize("row", TRACED, ids=lambda row: row.name.replace(" ", "-"))
+def test_what_a_traced_command_did_is_taken_back(
+    row: Row, staged: Callable[[str], Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CKPT_TRACE", "always")
+    stage = staged(row.variant)
+    judge(stage, row.command, may_leave=_may_leave(row.leaves, stage), twin=row.twin)
 
 
 def test_each_command_is_named_once() -> None:
