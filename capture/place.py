@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ckpt_run.capture import durable
 from ckpt_run.capture.model import ABSENT, Entry, Kind
-from ckpt_run.capture.worktree import is_absence, kind_of, read_at
+from ckpt_run.capture.worktree import digest_of, is_absence, kind_of, read_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +157,7 @@ def _turn(folder: int, name: bytes, step: Step, data: bytes, back: list[Callable
             set_mode(folder, name, target)
             back.append(lambda: set_mode(folder, name, now))
         elif _has_to_stay(folder, name, step):
-            write_over(folder, name, data, now.mode, target.mode)
+            _write_over_expected(folder, name, step, data)
         else:
             _swap(folder, name, step, back)
         return
@@ -222,30 +222,54 @@ def _has_to_stay(folder: int, name: bytes, step: Step) -> bool:
     return info.st_nlink > 1 or _owner(sibling) != (step.target.owner or _owner(info))
 
 
-def write_over(folder: int, name: bytes, data: bytes, mode_now: int | None, mode: int | None) -> None:
-    """Write `data` over the file at `name`, durable, its inode kept."""
+def _write_over_expected(folder: int, name: bytes, step: Step, data: bytes) -> None:
+    def is_expected(found: bytes) -> bool:
+        return digest_of(found) == step.now.digest
+
+    wanted = step.now.mode if step.target.mode is None else step.target.mode
+    if not write_over(folder, name, data, wanted, is_expected):
+        raise Stale(step.path)
+
+
+def write_over(folder: int, name: bytes, data: bytes, mode: int | None, is_expected: Callable[[bytes], bool]) -> bool:
+    """Write `data` over the file at `name`, durable, its inode kept.
+
+    False, with nothing written, where the bytes of the very file that was opened are not the expected ones: a save
+    by renaming may have put another file there.
+    """
+    mode_found = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     fd = _open_to_write(folder, name)
     try:
+        if not is_expected(_read_all(fd)):
+            if stat.S_IMODE(os.fstat(fd).st_mode) != mode_found:
+                os.fchmod(fd, mode_found)
+            return False
+        os.lseek(fd, 0, os.SEEK_SET)
         durable.write_all(fd, data)
         os.ftruncate(fd, len(data))
-        wanted = mode if mode is not None else mode_now
-        if wanted is not None and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
-            os.fchmod(fd, wanted)
+        if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+            os.fchmod(fd, mode)
         durable.sync(fd)
     finally:
         os.close(fd)
+    return True
+
+
+def _read_all(fd: int) -> bytes:
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
 
 
 def _open_to_write(folder: int, name: bytes) -> int:
     try:
-        return os.open(name, os.O_WRONLY | _NOFOLLOW, dir_fd=folder)
+        return os.open(name, os.O_RDWR | _NOFOLLOW, dir_fd=folder)
     except PermissionError:
         # Our own file, read-only for us: writable for the moment; the mode it shall have comes after its bytes.
         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = stat.S_IMODE(info.st_mode)
-        set_mode(folder, name, Entry(kind_of(info.st_mode), mode=mode | stat.S_IWUSR))
+        set_mode(folder, name, Entry(kind_of(info.st_mode), mode=mode | stat.S_IRUSR | stat.S_IWUSR))
         try:
-            return os.open(name, os.O_WRONLY | _NOFOLLOW, dir_fd=folder)
+            return os.open(name, os.O_RDWR | _NOFOLLOW, dir_fd=folder)
         except OSError:
             set_mode(folder, name, Entry(kind_of(info.st_mode), mode=mode))
             raise

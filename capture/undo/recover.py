@@ -208,9 +208,7 @@ class _Back:
             self._put_back_swapped(folder, name, self._backward, entry)
         elif self._is_ours(entry):
             self._turn_back(folder, name, entry)
-        elif entry.kind == Kind.FILE and self._is_mixture(folder, name):
-            self._over(folder, name)
-        else:
+        elif entry.kind != Kind.FILE or not self._is_cured(folder, name):
             self._keep_now()
         self._clean(folder, self._forward)
         self._clean(folder, self._backward)
@@ -287,20 +285,17 @@ class _Back:
         wholes = (self._shelf.bytes_of(one) for one in (target, now) if one.kind == Kind.FILE)
         return any(whole is not None and whole.startswith(data) for whole in wholes)
 
-    def _is_mixture(self, folder: int, name: bytes) -> bool:
-        """Say whether the file holds, byte for byte, what a write over the old one leaves half way."""
-        if self._step.now.kind != Kind.FILE or self._step.target.kind != Kind.FILE:
+    def _is_cured(self, folder: int, name: bytes) -> bool:
+        """Write the old bytes over what a write over them left half way; False where something else stands there."""
+        now, target = self._step.now, self._step.target
+        if now.kind != Kind.FILE or target.kind != Kind.FILE:
             return False
-        old, new = self._shelf.bytes_of(self._step.now), self._shelf.bytes_of(self._step.target)
-        if new is None and standing(folder, self._forward).content == self._step.target.content:
+        old, new = self._shelf.bytes_of(now), self._shelf.bytes_of(target)
+        if new is None and standing(folder, self._forward).content == target.content:
             new = _read(folder, self._forward)
-        if old is None or new is None:
+        if old is None or new is None or not is_mixture(_read(folder, name), old, new):
             return False
-        return is_mixture(_read(folder, name), old, new)
-
-    def _over(self, folder: int, name: bytes) -> None:
-        now = self._step.now
-        place.write_over(folder, name, self._now_bytes(), now.mode, now.mode)
+        return place.write_over(folder, name, old, now.mode, lambda found: is_mixture(found, old, new))
 
     def _now_bytes(self) -> bytes:
         data = self._shelf.bytes_of(self._step.now)

@@ -59,7 +59,8 @@ class FaultyDisk:
 
         def faulty_open(path: bytes, flags: int, *rest: int, **more: int | None) -> int:
             if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
-                return self._wrapped("open", opened)(path, flags, *rest, **more)  # type: ignore[no-any-return]
+                fd: int = self._wrapped("open", opened)(path, flags, *rest, **more)
+                return fd
             self._refuse_the_dead()
             return opened(path, flags, *rest, **more)  # type: ignore[arg-type]
 
@@ -68,7 +69,8 @@ class FaultyDisk:
 
         def faulty_rename(*arguments: object) -> int:
             try:
-                return self._wrapped("rename", renamed)(*arguments)  # type: ignore[no-any-return]
+                problem: int = self._wrapped("rename", renamed)(*arguments)
+                return problem
             except OSError as error:
                 return error.errno or errno.EIO
 
@@ -84,7 +86,7 @@ class FaultyDisk:
         if self.is_dead:
             raise Died
 
-    def _wrapped(self, name: str, real: Callable[..., object]) -> Callable[..., object]:
+    def _wrapped(self, name: str, real: Callable[..., object]) -> Callable[..., Any]:
         def operation(*arguments: object, **more: object) -> object:
             self._refuse_the_dead()
             self.count += 1
