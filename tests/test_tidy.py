@@ -21,7 +21,7 @@ CODE_FILE_LINES_MAX = 400
 TEST_FILE_LINES_MAX = 500
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Who may write to the person's terminal. The wrapper's one line and the verbs of `ckpt` say what the card tells them.
-MAY_WRITE = {"shim/card.py", "shim/question.py", "shim/run.py", "shim/process.py", "shim/hook.py", "shim/shell.py", "shim/mcp.py"}
+MAY_WRITE = {f"shim/{name}.py" for name in ("card", "question", "run", "process", "hook", "shell", "mcp")}
 # Put together from parts, so that this file does not hold what it looks for.
 LATER = ["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"]
 OUTSIDE = [
