@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _ABOUT = b"/project"
+STORE_FORMAT = 1
+"""The format of the store's file that this version reads and writes."""
+STORE_APPLICATION = 0x636B7074
+"""What the header of the store's file says whose it is: "ckpt"."""
+_HEADER_BYTES = 100
 
 
 class Project:
@@ -84,11 +89,12 @@ def _folder(base: bytes, top: bytes) -> bytes:
 
 
 def prepare(project: Project) -> None:
-    """Make the project's folder, private. Raises StoreError when that cannot be."""
+    """Make the project's folder, private. Raises StoreError when that cannot be, or its file could take no record."""
     if os.path.isdir(project.runs):
         info = os.lstat(project.folder)
         if info.st_uid != os.geteuid() or info.st_mode & 0o077:
             raise StoreError(Fault.STORE_NOT_PRIVATE, path=project.folder)
+        refuse_unusable_store(project.folder + b"/store.db")
         return
     try:
         for folder in (project.runs, project.memory + b"/packs"):
@@ -96,6 +102,25 @@ def prepare(project: Project) -> None:
         durable.write_private(project.folder + _ABOUT, _identity(project.top))
     except OSError as error:
         raise StoreError(Fault.STORE_NOT_WRITABLE, path=project.folder, cause=error.strerror) from error
+
+
+def refuse_unusable_store(path: bytes) -> None:
+    """Raise StoreError where the store's file at `path` could not take a record later: damaged, or a newer format.
+
+    Looks at its header only (https://www.sqlite.org/fileformat.html, section 1.3); no file there is fine.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(_HEADER_BYTES) or b""
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(Fault.STORE_NOT_WRITABLE, path=path, cause=error.strerror) from error
+    if head[:16] != b"SQLite format 3\0" or int.from_bytes(head[68:72], "big") != STORE_APPLICATION:
+        raise StoreError(Fault.STORE_DAMAGED, path=path)
+    found = int.from_bytes(head[60:64], "big")
+    if found > STORE_FORMAT:
+        raise StoreError(Fault.STORE_NEWER, path=path, format=found, known=STORE_FORMAT)
 
 
 def known_projects(environment: Mapping[bytes, bytes]) -> Iterator[Project]:

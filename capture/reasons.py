@@ -21,6 +21,7 @@ class Reason:
     IGNORED_FOLDER = "ignored_folder"
     IGNORED_LEFT_OUT = "ignored_left_out"  # pattern
     MAYBE_THERE_BEFORE = "maybe_there_before"
+    MOVED_IN = "moved_in"
     BLOB_LOST = "blob_lost"  # oid
     NESTED_REPOSITORY = "nested_repository"
     GIT_INTERNAL = "git_internal"

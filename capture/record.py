@@ -117,7 +117,7 @@ def _leave_only_copies(found: Sequence[Change], stayed: set[Path], baseline: Bas
         is_settled = True
         for change in arrived:
             if change.reason is None and change.after.content not in put_back:
-                change.reason = Reason.MAYBE_THERE_BEFORE
+                change.reason = Reason.MOVED_IN
                 is_settled = False  # what it replaced is not put back either
 
 

@@ -16,6 +16,7 @@ import sys
 
 from . import durable
 from .errors import CkptError, Fault, StoreError
+from .project import STORE_APPLICATION, STORE_FORMAT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = b"store.db"
 BESIDE = (b"-wal", b"-shm", b"-journal")
-FORMAT = 1
-APPLICATION = 0x636B7074  # "ckpt", in the header of the file
 BUSY_SECONDS = 30.0
 DIGEST_BYTES = 32  # BLAKE2b-256
 
@@ -248,12 +247,12 @@ def _connect(path: bytes) -> sqlite3.Connection:
 def _refuse_unknown_format(db: sqlite3.Connection, path: bytes) -> None:
     application = db.execute("PRAGMA application_id").fetchone()[0]
     found = db.execute("PRAGMA user_version").fetchone()[0]
-    if application != APPLICATION:
+    if application != STORE_APPLICATION:
         raise StoreError(Fault.STORE_DAMAGED, path=path, cause="not a store's file")
-    if found > FORMAT:
-        raise StoreError(Fault.STORE_NEWER, path=path, format=found, known=FORMAT)
+    if found > STORE_FORMAT:
+        raise StoreError(Fault.STORE_NEWER, path=path, format=found, known=STORE_FORMAT)
     names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if found != FORMAT or not names >= TABLE_NAMES:
+    if found != STORE_FORMAT or not names >= TABLE_NAMES:
         raise StoreError(Fault.STORE_DAMAGED, path=path, cause="tables are missing")
 
 
@@ -308,7 +307,8 @@ def _write_tables(path: bytes, *, wal: bool) -> None:
         # (https://www.sqlite.org/c3ref/close.html), and the log is not renamed with the file.
         db.execute("PRAGMA journal_mode=DELETE")
         db.executescript(
-            f"BEGIN EXCLUSIVE; {TABLES} PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT}; COMMIT;"
+            f"BEGIN EXCLUSIVE; {TABLES} PRAGMA application_id={STORE_APPLICATION};"
+            f" PRAGMA user_version={STORE_FORMAT}; COMMIT;"
         )
         if wal:
             db.execute("PRAGMA journal_mode=WAL")
@@ -359,4 +359,4 @@ def header_is_ours(path: bytes) -> bool:
         head = os.read(handle, 100)
     finally:
         os.close(handle)
-    return head[:16] == b"SQLite format 3\0" and head[68:72] == struct.pack(">I", APPLICATION)
+    return head[:16] == b"SQLite format 3\0" and head[68:72] == struct.pack(">I", STORE_APPLICATION)

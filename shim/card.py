@@ -84,6 +84,7 @@ REASONS: dict[str, str] = {
     Reason.IGNORED_FOLDER: "it is in a folder that Git ignores, which is not copied",
     Reason.IGNORED_LEFT_OUT: "ignored by Git, and such files ({pattern}) are not copied",
     Reason.MAYBE_THERE_BEFORE: "it may have been there before the command, so it is not removed",
+    Reason.MOVED_IN: "it is older than the command, and was moved here from a place that is not copied",
     Reason.BLOB_LOST: "Git no longer has its bytes before (blob {oid})",
     Reason.NESTED_REPOSITORY: "it belongs to another repository inside this one",
     Reason.GIT_INTERNAL: "it is Git's own, which Undo never writes",

@@ -158,13 +158,13 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(
 
 def test_a_newer_format_is_refused_with_both_numbers_and_left_as_it_is(filled: bytes) -> None:
     db = sqlite3.connect(path_in(filled))
-    db.execute(f"PRAGMA user_version={schema.FORMAT + 1}")
+    db.execute(f"PRAGMA user_version={schema.STORE_FORMAT + 1}")
     db.close()
     before = files_of(filled)
     with pytest.raises(StoreError) as refused:
         open_store(filled, create=True)
     assert refused.value.fault == Fault.STORE_NEWER
-    assert refused.value.facts == {"format": schema.FORMAT + 1, "known": schema.FORMAT}
+    assert refused.value.facts == {"format": schema.STORE_FORMAT + 1, "known": schema.STORE_FORMAT}
     assert files_of(filled) == before
 
 
