@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from ckpt_run.capture.copies import read_checked, write_checked
+from ckpt_run.capture.copies import is_recent, read_checked, write_checked
 from ckpt_run.capture.git import Repository, reading_environment
 from ckpt_run.capture.worktree import digest_of, fingerprint_of
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckpt_run.capture.model import Fingerprint
+
+    Seen = list[tuple[bytes, Fingerprint | None]]
 
 _FORMAT = 1
 # Where a Git may have been built to look for the system's settings; one that has any names its own as an origin.
@@ -49,10 +51,15 @@ def remembered(folder: bytes, environment: Mapping[bytes, bytes], cache: bytes) 
     return Repository(top, git_dir, common_dir, head, settings)
 
 
-def remember(folder: bytes, environment: Mapping[bytes, bytes], cache: bytes, repository: Repository) -> None:
-    """Keep what Git told of the folder's repository, where that can be checked later. Raises OSError."""
+def look(folder: bytes, environment: Mapping[bytes, bytes], repository: Repository) -> Seen | None:
+    """What Git's answer about the folder's repository hangs on; None where that cannot be checked later.
+
+    To be called before the command: what changed since Git was asked is not to be trusted.
+    """
+    if not repository.origins or b"GIT_DIR" in environment:
+        return None
     if any(name.startswith((b"include.", b"includeif.")) for name in repository.settings):
-        return
+        return None
     paths = {*repository.origins, *_SYSTEM_FILES, *_own_files(environment)}
     paths.update((repository.common_dir + b"/config", repository.git_dir + b"/config.worktree"))
     above = folder
@@ -60,9 +67,19 @@ def remember(folder: bytes, environment: Mapping[bytes, bytes], cache: bytes, re
         paths.add(above + b"/.git")
         above = os.path.dirname(above)
     if above != repository.top or _fingerprint(repository.top + b"/.git") is None:
-        return
+        return None
     paths.update((repository.top, repository.top + b"/.git", repository.git_dir, repository.common_dir + b"/objects"))
     seen = [(path, _fingerprint(path)) for path in sorted(paths)]
+    if any(path in repository.origins and fingerprint is None for path, fingerprint in seen):
+        return None
+    is_settled = all(one is None or not is_recent(one, repository.asked_ns) for _, one in seen)
+    return seen if is_settled else None
+
+
+def remember(
+    folder: bytes, environment: Mapping[bytes, bytes], cache: bytes, repository: Repository, seen: Seen
+) -> None:
+    """Keep what Git told of the folder's repository; `seen` is what `look` gave for it. Raises OSError."""
     place = _place(folder, environment, cache)
     if not os.path.isdir(cache):
         os.mkdir(cache, 0o700)

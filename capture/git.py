@@ -7,6 +7,7 @@ questions go to a private repository (see `private`).
 from __future__ import annotations
 
 import os
+import time
 
 from ckpt_run.capture import durable
 from ckpt_run.capture.errors import Fault, GitError
@@ -127,7 +128,7 @@ def fault_of(errors: bytes) -> str:
 class Repository:
     """Where a project's repository is, and the settings that decide what Git says of its files."""
 
-    __slots__ = ("common_dir", "git_dir", "head", "origins", "settings", "top")
+    __slots__ = ("asked_ns", "common_dir", "git_dir", "head", "origins", "settings", "top")
 
     def __init__(
         self,
@@ -137,11 +138,13 @@ class Repository:
         head: bytes | None,
         settings: dict[bytes, bytes],
         origins: frozenset[bytes] = frozenset(),
+        asked_ns: int = 0,
     ) -> None:
         """Hold the facts: absolute paths, the commit of HEAD (None when unborn), setting -> last value.
 
-        `origins` are the files that the settings came from, where Git was asked.
+        `origins` are the files that the settings came from, where Git was asked, and `asked_ns` is when.
         """
+        self.asked_ns = asked_ns
         self.origins = origins
         self.top = top
         self.git_dir = git_dir
@@ -172,11 +175,12 @@ class Repository:
 class Discovery:
     """Looks for the repository of a folder: two programs that run while the caller does other work."""
 
-    __slots__ = ("_config", "_folder", "_parse")
+    __slots__ = ("_asked_ns", "_config", "_folder", "_parse")
 
     def __init__(self, folder: bytes, environment: Mapping[bytes, bytes], *, bound: bool = False) -> None:
         """Start to look from `folder`; `bound` takes GIT_DIR and GIT_WORK_TREE from the environment too."""
         self._folder = folder
+        self._asked_ns = time.time_ns()
         kept = reading_environment(environment)
         if bound:
             kept.update({name: environment[name] for name in (b"GIT_DIR", b"GIT_WORK_TREE")})
@@ -201,11 +205,11 @@ class Discovery:
             name, _, value = item.partition(b"\n")
             settings[name] = value if b"\n" in item else b"true"
         files = {origin[5:] for origin in fields[0::2] if origin.startswith(b"file:")}
-        origins = frozenset(os.path.join(self._folder, file) for file in files)
+        origins = frozenset(os.path.join(top, file) for file in files)  # Git goes to the top level before it reads
         # Git gives the common directory relative to the folder it was asked in (git-rev-parse(1)).
         common = os.path.normpath(os.path.join(self._folder, common_dir))
         is_commit = code == 0 and len(head) in (40, 64)
-        return Repository(top, git_dir, common, head if is_commit else None, settings, origins)
+        return Repository(top, git_dir, common, head if is_commit else None, settings, origins, self._asked_ns)
 
 
 def reading_environment(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

@@ -202,13 +202,14 @@ class Recorder:
         self, options: Options, settings: Settings, repository: Repository, environment: Mapping[bytes, bytes]
     ) -> None:
         """Hold what the run is about; nothing is written."""
-        from ckpt_run.capture import project
+        from ckpt_run.capture import found, project
 
         self._settings = settings
         self._environment = dict(environment)
         self._repository = repository
         self._project: Project = project.locate(repository.top, environment)
         self._run = _new_run(options, environment)
+        self._seen = found.look(self._run.cwd, environment, repository)
         self._spool: Spool
         self._baseline: Baseline
         self._memory: Memory
@@ -327,11 +328,11 @@ class Recorder:
 
         part = self._baseline.parts[0]
         try:
-            if self._repository.origins and b"GIT_DIR" not in self._environment:
+            if self._seen is not None:
                 from ckpt_run.capture import found, project
 
                 cache = project.home(self._environment) + FOUND
-                found.remember(self._run.cwd, self._environment, cache, self._repository)
+                found.remember(self._run.cwd, self._environment, cache, self._repository, self._seen)
             self._memory.keep(
                 self._baseline.copied,
                 self._baseline.ignored_folders,

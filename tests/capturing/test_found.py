@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from ckpt_run.capture.found import remember, remembered
+from ckpt_run.capture.found import look, remember, remembered
 from ckpt_run.capture.git import Discovery, Repository
 
 
@@ -45,7 +46,11 @@ def known(folder: Path, cache: bytes) -> Repository | None:
 
 
 def keep(folder: Path, cache: bytes) -> None:
-    remember(os.fsencode(folder), os.environb, cache, asked(folder))
+    time.sleep(0.03)  # what was just written is not remembered
+    repository = asked(folder)
+    seen = look(os.fsencode(folder), os.environb, repository)
+    if seen is not None:
+        remember(os.fsencode(folder), os.environb, cache, repository, seen)
 
 
 def facts(repository: Repository | None) -> object:
@@ -132,3 +137,11 @@ def test_a_linked_worktree_and_a_torn_memory(top: Path, cache: bytes, tmp_path: 
     for file in Path(os.fsdecode(cache)).iterdir():
         file.write_bytes(file.read_bytes()[:-1])
     assert known(linked, cache) is None
+
+
+def test_settings_that_change_while_we_look_are_not_remembered(top: Path) -> None:
+    time.sleep(0.03)
+    repository = asked(top)
+    assert look(os.fsencode(top), os.environb, repository) is not None
+    git(top, "config", "core.autocrlf", "true")
+    assert look(os.fsencode(top), os.environb, repository) is None

@@ -115,6 +115,18 @@ def test_label_turn_and_session_are_kept(lived_in: Repo) -> None:
     assert first.point_id == second.point_id != third.point_id
 
 
+def test_settings_that_the_command_changed_are_not_remembered_as_they_were(lived_in: Repo) -> None:
+    lived_in.write(".gitattributes", "src/* filter=rot\n")
+    rot = "tr a-z n-za-m"
+    lived_in.age()
+    script = f"git config filter.rot.smudge '{rot}'; git config filter.rot.clean '{rot}'; rm src/a.py; git checkout src"
+    wrapped(lived_in.path, "sh", "-c", script)
+    assert lived_in.read("src/a.py").startswith(b"fep/n.cl")
+    lived_in.age()
+    wrapped(lived_in.path, "rm", "src/a.py")
+    assert [change.reason for change in runs(lived_in)[-1].changes] == ["converted"]
+
+
 def test_a_subfolder_is_a_place_to_run_from(lived_in: Repo) -> None:
     wrapped(lived_in.path / "src", "sh", "-c", "echo x >> a.py; echo x >> ../dirty.txt")
     (run,) = runs(lived_in)
