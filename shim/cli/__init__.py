@@ -15,6 +15,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 _USAGE_FAULTS = (Fault.BAD_SETTING, Fault.PATH_OUTSIDE_PROJECT)
+"""What was typed is at fault, unless a `file` is."""
 _VERBS = {
     "log": ("log", "list the recovery points, newest first"),
     "show": ("show", "show one point: each change, and what Undo leaves"),
@@ -36,7 +37,7 @@ _VERBS = {
 def main(words: list[str] | None = None) -> int:
     """Do what the command line says; gives the exit code: 0, 1 failed, 2 usage, and what undo says."""
     given = sys.argv[1:] if words is None else words
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no `·` gets its number
             stream.reconfigure(errors="backslashreplace")
     verb = next((word for word in given if not word.startswith("-")), None)
@@ -72,7 +73,8 @@ def _told(options: argparse.Namespace) -> int:
             from ckpt_run.shim.cli.output import print_fault
 
             print_fault(fault)
-        return EXIT_USAGE if fault.fault in _USAGE_FAULTS else EXIT_FAILED
+        is_usage = fault.fault in _USAGE_FAULTS and fault.facts.get("file") is None
+        return EXIT_USAGE if is_usage else EXIT_FAILED
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing may be written to it while Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -217,16 +217,19 @@ def _project_of(here: Here, text: str) -> bytes | None:
 def top_of(folder: bytes) -> bytes:
     """The top level of the project around a folder; where Git knows none (any more), that of a known project."""
     try:
+        if not os.path.isdir(folder):
+            raise GitError(Fault.NOT_A_PROJECT, path=folder)
         return Discovery(folder, os.environb).finish().top
     except GitError as error:
-        if error.fault not in (Fault.NOT_A_PROJECT, Fault.BARE_REPOSITORY, Fault.CORRUPT_REPOSITORY):
+        if error.fault not in {Fault.NOT_A_PROJECT, Fault.BARE_REPOSITORY, Fault.CORRUPT_REPOSITORY}:
             raise
         known = {project.top for project in projects.known_projects(os.environb)}
         above = os.path.realpath(folder)
         while above not in known:
-            if error.fault == Fault.NOT_A_PROJECT and os.path.lexists(above + b"/.git"):
+            if error.fault == Fault.NOT_A_PROJECT and os.path.isdir(folder) and os.path.lexists(above + b"/.git"):
+                # Git says only that it is none, as it does where there is nothing at all.
                 raise CkptError(Fault.CORRUPT_REPOSITORY, path=above + b"/.git", cause=error.cause) from error
-            if above in (b"/", b""):
+            if above in {b"/", b""}:
                 raise CkptError(error.fault, path=folder, cause=error.cause) from error
             above = os.path.dirname(above)
         return above

@@ -1,0 +1,1 @@
+"""Stories of the command line, on the real programs."""
