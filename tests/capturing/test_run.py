@@ -119,7 +119,7 @@ def test_settings_that_the_command_changed_are_not_remembered_as_they_were(lived
     lived_in.write(".gitattributes", "src/* filter=rot\n")
     rot = "tr a-z n-za-m"
     lived_in.age()
-    script = f"git config filter.rot.smudge '{rot}'; git config filter.rot.clean '{rot}'; rm src/a.py; git checkout src"
+    script = f"git config filter.rot.smudge '{rot}'; git config filter.rot.clean '{rot}'; rm -r src; git checkout src"
     wrapped(lived_in.path, "sh", "-c", script)
     assert lived_in.read("src/a.py").startswith(b"fep/n.cl")
     lived_in.age()
