@@ -203,7 +203,7 @@ def take(
             precious.copy(baseline, copier, protect_ignored=protect_ignored)
             _copy_attribute_files(baseline, copier)
             copier.copy(sorted(baseline.flagged), None)
-            if precious.may_lose_objects(argv):
+            if precious.may_lose_objects(argv, project.top):
                 precious.copy_clean(baseline, limits, copier)
             if gone := link_packs(copier.copied, memory.packs, spool.folder + b"/packs") - {spool.pack}:
                 precious.copy_again(copier, gone, baseline)

@@ -185,7 +185,9 @@ def _from_blobs(baseline: Baseline, part: Part, wanted: Mapping[Path, Tracked]) 
         attributes = _attributes(baseline, part, wanted)
         blobs = list(part.private.blobs(by_oid))
     except GitError as error:
-        return {path: _gap(baseline, path, Reason.GIT_BLIND, cause=error.cause or "") for path in wanted}
+        is_gone = not os.path.isdir(part.repository.common_dir + b"/objects")
+        cause = "its repository is gone" if is_gone else error.cause or ""
+        return {path: _gap(baseline, path, Reason.GIT_BLIND, cause=cause) for path in wanted}
     for oid, blob in blobs:
         for path in by_oid.pop(oid, ()):
             if blob is None:

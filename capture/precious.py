@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ckpt_run.capture.copies import Limits, recent_among
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.index import NotAnIndex
@@ -22,6 +24,8 @@ _LEFT_OUT_FILES_MAX = 1000
 _AT_RISK_FILES_MAX = 4096
 _RISKY_WORDS = frozenset((b"gc", b"prune", b"expire", b"repack", b"filter-branch", b"filter-repo", b".git"))
 """Words of a command that may take objects from Git's database: then clean files are copied too."""
+_REMOVING_WORDS = frozenset((b"rm", b"mv", b"find", b"rsync", b"shred", b"rimraf", b"rmtree", b"trash"))
+"""As those, where the project itself is named beside one."""
 
 
 def copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
@@ -42,14 +46,23 @@ def copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
         copier.note_left_out(sorted(baseline.ignored_files - known)[:_LEFT_OUT_FILES_MAX])
 
 
-def may_lose_objects(argv: Iterable[bytes]) -> bool:
-    """Say whether a word of the command, or of a script given as one word, may take objects from Git."""
+def may_lose_objects(argv: Iterable[bytes], top: Path) -> bool:
+    """Say whether a word of the command, or of a script given as one word, may take objects from Git.
+
+    `top` is the project's top level, absolute: a command that removes or moves what is called so takes `.git` too.
+    """
+    name = os.path.basename(top)
+    removes = names_top = False
     for word in argv:
         for token in word.split():
-            bare = token.strip(b"'\"();&|").rstrip(b"/")
-            if bare in _RISKY_WORDS or bare.endswith(b"/.git") or b".git/objects" in bare:
+            named = token.strip(b"'\"();&|")
+            bare = named.rstrip(b"/")
+            last = bare.rpartition(b"/")[2]
+            if last in _RISKY_WORDS or b".git/objects" in bare:
                 return True
-    return False
+            removes |= last in _REMOVING_WORDS
+            names_top |= last == name or (named[:1] == b"/" and top.startswith(bare + b"/"))
+    return removes and names_top
 
 
 def copy_clean(baseline: Baseline, limits: Limits, copier: Copier) -> None:

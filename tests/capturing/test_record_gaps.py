@@ -10,6 +10,7 @@ import pytest
 
 from ckpt_run.capture.copies import Limits
 from ckpt_run.capture.model import Kind
+from ckpt_run.capture.precious import may_lose_objects
 
 from .kit import (
     BLIND,
@@ -218,6 +219,39 @@ def test_the_whole_project_folder_removed(lived_in: Repo, limits: Limits) -> Non
     found = capture(lived_in, lambda: shutil.rmtree(lived_in.path), limits, argv=(b"rm", b"-rf", b".git"))
     nothing_is_silent(found, modes_blind=limits is BLIND, unseen=[b"build", b"app.log"])
     assert found.changes[b"new.txt"].undo == found.changes[b"clean.txt"].undo == "recover"
+
+
+@pytest.mark.parametrize(
+    "script", ["cd ..; rm -rf project", "rm -rf {top}", "rm -rf {top}/", "cd ..; mv -f ./project x"]
+)
+def test_the_project_removed_by_a_command_that_names_it_is_put_back_wholly(
+    lived_in: Repo, limits: Limits, script: str
+) -> None:
+    script = script.format(top=os.fsdecode(lived_in.top))
+    found = capture(lived_in, script, limits, argv=(b"sh", b"-c", script.encode()))
+    claims_are_true(lived_in, found, modes_blind=limits is BLIND)
+    nothing_is_silent(found, modes_blind=limits is BLIND, unseen=[b"build", b"app.log"])
+    assert {b"clean.txt", b"tool.sh", b"new.txt", b"src/a.py"} <= found.changes.keys() - found.gaps.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rm -rf .git", True),
+        ("git gc", True),
+        ("sh -c 'cd ..; rm -rf p'", True),
+        ("rm -rf /home/me/p", True),
+        ("rm -rf /home/", True),
+        ("rm -rf /", True),
+        ("rm -rf build && make ; ls", False),
+        ("rm -rf /home/me/p/build", False),
+        ("rm -rf /home/m", False),
+        ("pytest p", False),
+    ],
+)
+def test_words_that_may_cost_git_its_objects(words: str, expected: bool) -> None:
+    assert may_lose_objects([words.encode()], b"/home/me/p") == expected
+    assert may_lose_objects(words.encode().split(), b"/home/me/p") == expected
 
 
 def test_git_removed_by_a_script_that_does_not_say_so(lived_in: Repo, limits: Limits) -> None:
