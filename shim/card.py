@@ -210,12 +210,13 @@ def _setting(error: CkptError) -> str:
     where = f" in {shown(file)}" if isinstance(file, bytes) else ""
     key, value = error.facts.get("key"), error.facts.get("value")
     if key is None:
-        return f"The settings{where} cannot be read ({plain(error.cause or '')})."
+        return f"The settings{where} cannot be read" + (f" ({plain(error.cause)})." if error.cause else ".")
     if "allowed" not in error.facts:
         nearest = error.facts.get("nearest")
-        hint = f" Did you mean {nearest}?" if nearest else " `ckpt config` lists them."
+        hint = f" Did you mean {plain(str(nearest))}?" if nearest else " `ckpt config` lists them."
         return f"There is no setting {shown(str(key))}{where}.{hint}"
-    return f"{shown(str(value))} is not a value of {plain(str(key))}{where}: it takes {error.facts['allowed']}."
+    allowed = plain(str(error.facts["allowed"]))
+    return f"{shown(str(value))} is not a value of {plain(str(key))}{where}: it takes {allowed}."
 
 
 def _standing(error: CkptError) -> str:

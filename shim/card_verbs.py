@@ -112,12 +112,15 @@ def point_card(point: Point, lines: Mapping[tuple[str, bytes], tuple[int, int] |
         for why, names in gaps.items():
             rows.append(("gap", f"  {named(names)}: {why}"))
     if any(run.git_moved for run in point.runs):
-        moved = named(list(dict.fromkeys(name for run in point.runs for name in run.git_moved)))
-        rows += [("", ""), ("note", f"The command moved Git ({moved}). {card.GIT_STAYS}")]
+        rows += [("", ""), ("note", _moved(name for run in point.runs for name in run.git_moved))]
     background = [one for run in point.runs for one in run.background]
     if background:
         rows.append(("note", card.background(background)))
     return rows
+
+
+def _moved(names: Iterable[str]) -> str:
+    return f"The command moved Git ({named([plain(name) for name in dict.fromkeys(names)])}). {card.GIT_STAYS}"
 
 
 def _head(point: Point) -> list[tuple[str, str]]:
@@ -152,7 +155,7 @@ def plan_lines(plan: Any, decision: Any) -> list[str]:
     lines += _cut([f"  {'stays':<18} {shown(one.path)}: {why(one)}" for one in (*decision.kept, *decision.stopped)])
     lines += _cut([f"  {'Undo leaves':<18} {shown(one.path)}: {why(one)}" for one in decision.left])
     if plan.git_moved:
-        lines.append(f"The command moved Git ({named(list(plan.git_moved))}). {card.GIT_STAYS}")
+        lines.append(_moved(plan.git_moved))
     if plan.background:
         lines.append(card.background(plan.background))
     return lines

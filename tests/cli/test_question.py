@@ -24,12 +24,12 @@ SECONDS_MAX = 30
 class Talk:
     """A verb of `ckpt` on a terminal: what it asks, what is answered, how it ends."""
 
-    def __init__(self, desk: Desk, words: list[str], lines: int, **variables: str) -> None:
+    def __init__(self, desk: Desk, words: list[str], lines: int, variable: tuple[str, str]) -> None:
         self._child: Any = pexpect.spawn(
             CKPT,
             words,
             cwd=str(desk.top),
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": str(lines), **variables},  # type: ignore[arg-type]  # the stub wants os._Environ
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": str(lines), variable[0]: variable[1]},
             timeout=SECONDS_MAX,
             dimensions=(lines, 100),
             encoding="utf-8",
@@ -58,9 +58,9 @@ class Talk:
 
 
 @contextmanager
-def talk(desk: Desk, *words: str, lines: int = 40, **variables: str) -> Iterator[Talk]:
+def talk(desk: Desk, *words: str, lines: int = 40, variable: tuple[str, str] = ("TERM", "xterm")) -> Iterator[Talk]:
     """Begin a verb on a terminal, and leave none behind."""
-    talking = Talk(desk, list(words), lines, **variables)
+    talking = Talk(desk, list(words), lines, variable)
     try:
         yield talking
     finally:
@@ -205,10 +205,10 @@ def test_purging_everything_is_asked_about(desk: Desk) -> None:
 def test_colours_and_the_pager_are_for_terminals_that_want_them(desk: Desk) -> None:
     desk.wrapped("echo four >> a.txt")
     shows = {}
-    for name, variables in (("plain", {"NO_COLOR": "1"}), ("dumb", {"TERM": "dumb"}), ("colour", {})):
-        with talk(desk, "show", **variables) as it:
+    for name, variable in (("plain", ("NO_COLOR", "1")), ("dumb", ("TERM", "dumb")), ("colour", ("TERM", "xterm"))):
+        with talk(desk, "show", variable=variable) as it:
             card = it.ends()
-        with talk(desk, "diff", **variables) as it:
+        with talk(desk, "diff", variable=variable) as it:
             shows[name] = (card, it.ends())
     for card, diff in (shows["plain"], shows["dumb"]):
         assert "\x1b" not in card[1] + diff[1]
@@ -225,7 +225,7 @@ def test_a_long_answer_goes_through_the_pager_and_a_short_one_does_not(desk: Des
     pager.write_text("#!/bin/sh\necho PAGED\nexec cat\n")
     pager.chmod(0o755)
     for verb, lines, is_paged in (("diff", 20, True), ("diff", 90, False), ("log", 20, False)):
-        with talk(desk, verb, lines=lines, PAGER=str(pager)) as it:
+        with talk(desk, verb, lines=lines, variable=("PAGER", str(pager))) as it:
             assert ("PAGED" in it.ends()[1]) is is_paged, (verb, lines)
     assert "PAGED" not in desk.ckpt("diff", env={"PAGER": str(pager)}).out
 
