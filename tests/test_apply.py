@@ -118,7 +118,7 @@ def test_a_read_only_file_with_other_names_is_written_and_read_only_again(world:
 
 
 def test_a_program_that_runs_is_replaced_all_the_same(world: World) -> None:
-    shutil.copy(shutil.which("sleep") or "/bin/sleep", world.at("tool"))
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", os.fsdecode(world.at("tool")))
     run = world.run(lambda: os.chmod(world.at("tool"), 0o700) or world.write("tool", b"#!/bin/sh\n"))
     old = world.store.content(run.changes[0].before.digest or b"")
     world.write("tool", old or b"", 0o755)

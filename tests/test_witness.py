@@ -17,6 +17,7 @@ from ckpt_run.capture import witness
 from ckpt_run.capture.model import By
 from ckpt_run.capture.witness import Gap, GapKind, Touch, calls, places
 from ckpt_run.capture.witness import filter as bpf
+from ckpt_run.capture.witness.session import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 needs_witness = pytest.mark.skipif(not witness.probe().works, reason=f"no traced witness here: {witness.probe()}")
@@ -32,7 +33,7 @@ class Ran:
         self.session = session
 
 
-def begin(top: Path, journal: Path, argv: list[str]) -> tuple[object, int]:
+def begin(top: Path, journal: Path, argv: list[str]) -> tuple[Session, int]:
     """Start a command in `top` under the witness."""
     session = witness.start(os.fsencode(os.path.realpath(top)), os.fsencode(journal))
     assert session is not None

@@ -103,6 +103,7 @@ def test_a_file_that_appeared_between_our_looks_is_not_created(
     lived_in: Repo, monkeypatch: pytest.MonkeyPatch, limits: Limits
 ) -> None:
     from ckpt_run.capture import baseline
+    from ckpt_run.capture.git import parse_status
 
     survey = baseline._survey_or_none
 
@@ -112,7 +113,7 @@ def test_a_file_that_appeared_between_our_looks_is_not_created(
         return seen
 
     monkeypatch.setattr(baseline, "_survey_or_none", slow)
-    ask = baseline.parse_status
+    ask = parse_status
 
     def late(out: bytes) -> object:
         return ask(out if b"meanwhile.txt" in out else out + b"? meanwhile.txt\0")

@@ -117,7 +117,7 @@ def test_a_worktree_that_moved_keeps_its_points(top: bytes) -> None:
 
 def test_a_copy_of_a_worktree_begins_anew(top: bytes) -> None:
     found = made(top)
-    shutil.copytree(top, top + b"-copy")
+    shutil.copytree(os.fsdecode(top), os.fsdecode(top) + "-copy")
     assert made(top + b"-copy").folder != found.folder
     assert os.path.isdir(found.folder)
 

@@ -30,7 +30,7 @@ class Shell:
     def say(self, line: str) -> str:
         self.bash.sendline(line)
         self.bash.expect_exact("<prompt>")
-        return str(self.bash.before.decode())
+        return os.fsdecode(self.bash.before or b"")
 
     def start(self, line: str, until: str) -> None:
         self.bash.sendline(line)
@@ -45,7 +45,7 @@ class Shell:
         time.sleep(0.2)
         os.killpg(os.tcgetpgrp(self.bash.child_fd), LAST)
         self.bash.expect_exact("<prompt>")
-        return [int(one) for one in re.findall(r"got (\d+)", self.bash.before.decode())][:-1]
+        return [int(one) for one in re.findall(r"got (\d+)", os.fsdecode(self.bash.before or b""))][:-1]
 
 
 @pytest.fixture(name="shell")
@@ -95,7 +95,7 @@ def test_ctrl_z_stops_the_job_and_fg_and_bg_continue_it(shell: Shell) -> None:
         time.sleep(0.2)
     shell.bash.sendline("word")
     shell.bash.expect_exact("<prompt>")
-    said = shell.bash.before.decode()
+    said = os.fsdecode(shell.bash.before or b"")
     assert "got word" in said
     assert shell.say("echo =$?").strip() == "=8"
 

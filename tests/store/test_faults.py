@@ -15,6 +15,7 @@ import pytest
 
 from ckpt_run.capture import schema
 from ckpt_run.capture.errors import CkptError, Fault, StoreError
+from ckpt_run.capture.project import STORE_FORMAT
 from ckpt_run.capture.store import open_store, purge_all
 from ckpt_run.capture.summary import Problem
 
@@ -158,13 +159,13 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(
 
 def test_a_newer_format_is_refused_with_both_numbers_and_left_as_it_is(filled: bytes) -> None:
     db = sqlite3.connect(path_in(filled))
-    db.execute(f"PRAGMA user_version={schema.STORE_FORMAT + 1}")
+    db.execute(f"PRAGMA user_version={STORE_FORMAT + 1}")
     db.close()
     before = files_of(filled)
     with pytest.raises(StoreError) as refused:
         open_store(filled, create=True)
     assert refused.value.fault == Fault.STORE_NEWER
-    assert refused.value.facts == {"format": schema.STORE_FORMAT + 1, "known": schema.STORE_FORMAT}
+    assert refused.value.facts == {"format": STORE_FORMAT + 1, "known": STORE_FORMAT}
     assert files_of(filled) == before
 
 
@@ -245,10 +246,11 @@ def test_a_changed_record_is_refused_and_named_by_verify(filled: bytes) -> None:
 
 
 def test_a_read_only_folder_is_refused(filled: bytes) -> None:
+    name = os.fsdecode(filled)
     if os.geteuid():
-        protect, release = ["chmod", "0500", filled], ["chmod", "0700", filled]
+        protect, release = ["chmod", "0500", name], ["chmod", "0700", name]
     else:  # Root may write whatever the mode, but not where the file system says no.
-        protect, release = ["chattr", "+i", filled], ["chattr", "-i", filled]
+        protect, release = ["chattr", "+i", name], ["chattr", "-i", name]
     try:
         ended = subprocess.run(protect, check=False, stdin=subprocess.DEVNULL, capture_output=True)
     except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,8 @@ def test_forgetting_a_path_does_not_change_what_is_undone(store: Store) -> None:
 def test_nothing_is_purged_while_an_undo_is_open(store: Store) -> None:
     record(store, "run-1", SECRET, b"")
     store.open_undo(undo_record("undo-1", b"", SECRET, "run-1"), held(b""))
-    for purge in (lambda: store.purge_path(b"a.txt"), lambda: store.purge_point("run-1")):
+    purges: list[Callable[[], object]] = [lambda: store.purge_path(b"a.txt"), lambda: store.purge_point("run-1")]
+    for purge in purges:
         with pytest.raises(StoreError) as refused:
             purge()
         assert refused.value.fault == Fault.UNDO_IN_PROGRESS
