@@ -15,7 +15,6 @@ from ckpt_run.capture.copies import is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
 from ckpt_run.capture.index import SKIP_WORKTREE
-from ckpt_run.capture.precious import MADE_AGAIN_SUFFIXES
 from ckpt_run.capture.reasons import Reason
 
 TYPE_CHECKING = False
@@ -108,7 +107,7 @@ def _touched_by_survey(baseline: Baseline, before: Survey, tree: Tree) -> Touche
     for path in after.nested - before.nested:
         if path in before.folders:
             found.gaps[path + b"/.git"] = (Reason.GIT_INTERNAL, {})
-    _look_into_ignored(baseline, before, after, tree, found)
+    _look_aside(baseline, tree, found)
     # What stands below a folder that could not be listed before may have been there all along.
     for path in before.unread - after.unread:
         found.gaps.update(
@@ -123,17 +122,11 @@ def _touched_by_survey(baseline: Baseline, before: Survey, tree: Tree) -> Touche
     return found
 
 
-def _look_into_ignored(baseline: Baseline, before: Survey, after: Survey, tree: Tree, found: Touched) -> None:
-    """Name each ignored folder in which something changed, other than what a program makes again anyhow."""
-    for folder in baseline.ignored_folders:
-        if folder in before.folders and folder not in after.folders:
-            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
-    for folder, was in baseline.ignored_surveys.items():
-        if folder in found.gaps:
-            continue
-        now = worktree.survey(tree, files_max=1 << 62, left_out=(), start=folder)
-        if any(not path.endswith(MADE_AGAIN_SUFFIXES) for path in _differing(was.files, now.files)):
-            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
+def _look_aside(baseline: Baseline, tree: Tree, found: Touched) -> None:
+    if baseline.has_folders_aside:
+        from ckpt_run.capture import aside
+
+        found.gaps.update(aside.gaps(baseline, tree))
 
 
 def _differing(before: Mapping[Path, Fingerprint], after: Mapping[Path, Fingerprint]) -> set[Path]:
@@ -165,6 +158,7 @@ def _touched_by_git(baseline: Baseline, tree: Tree) -> Touched:
             _ask_again(part, baseline, tree, found)
         except GitError:
             found.is_blind = True
+    _look_aside(baseline, tree, found)
     for path, copy in baseline.copied.items():
         seen = _fingerprint(tree, path)
         if seen != copy.fingerprint or (seen is not None and is_recent(seen, copy.read_at_ns)):
@@ -210,9 +204,6 @@ def _ask_again(part: Part, baseline: Baseline, tree: Tree, found: Touched) -> No
         _note_new(path, baseline, found)
     if part.repository.is_sparse:
         found.paths.update(prefix + path for path in _filled_in(part))
-    for folder in baseline.ignored_folders:
-        if baseline.part_of(folder) is part and not os.path.lexists(baseline.project.top + b"/" + folder):
-            found.gaps[folder] = (Reason.IGNORED_FOLDER, {})
     for path in status.ignored_folders | status.nested:
         full = prefix + path
         if full not in baseline.ignored_folders and not _was_known(full, baseline):

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 ATTRIBUTE_FILE = b".gitattributes"
 _NESTED_MAX = 32
-_IGNORED_FILES_MAX = 1000
 _UNLIMITED = 1 << 62
 
 
@@ -90,7 +89,8 @@ class Baseline:
     """What was known of the worktree just before the run. Paths are relative to the project's top level.
 
     `survey` is None where the project has too many files for one, and then `flagged` holds the tracked paths that Git
-    was told not to look at; `started_ns` is when the first look began.
+    was told not to look at; `started_ns` is when the first look began; `unentered` holds the inode and mtime_ns of
+    folders that nobody looked into.
     """
 
     __slots__ = (
@@ -105,6 +105,7 @@ class Baseline:
         "started_ns",
         "survey",
         "uncopied",
+        "unentered",
         "unlooked",
         "untracked",
     )
@@ -121,9 +122,15 @@ class Baseline:
         self.copied: dict[Path, Copied] = {}
         self.uncopied: dict[Path, Uncopied] = {}
         self.unlooked: set[Path] = set()
+        self.unentered: dict[Path, tuple[int, int]] = {}
         self.flagged: set[Path] = set()
         self.survey: Survey | None = None
         self.ignored_surveys: dict[Path, Survey] = {}
+
+    @property
+    def has_folders_aside(self) -> bool:
+        """Say whether there are folders that are not captured (see `aside`)."""
+        return bool(self.ignored_folders or self.unlooked)
 
     def is_folder(self, path: Path) -> bool:
         """Say whether a known path lies below this one; for a project without a survey."""
@@ -253,19 +260,10 @@ def _ask(
     if survey is not None and not _settle(survey, tree, limits, guessed, baseline.ignored_folders):
         survey = None
     baseline.survey = survey
-    if survey is not None:
-        _survey_ignored(baseline, tree, memory)
+    if baseline.has_folders_aside:
+        from ckpt_run.capture import aside
 
-
-def _survey_ignored(baseline: Baseline, tree: Tree, memory: Memory) -> None:
-    """Look at the small ignored folders too: nothing in them is copied, but a change in one shall not be silent."""
-    for folder in sorted(baseline.ignored_folders - memory.large_folders):
-        try:
-            found = worktree.survey(tree, files_max=_IGNORED_FILES_MAX, left_out=(), start=folder)
-        except worktree.SurveyTooLarge:
-            memory.large_folders.add(folder)
-            continue
-        baseline.ignored_surveys[folder] = found
+        aside.note(baseline, tree, memory)
 
 
 def _part(
