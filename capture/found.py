@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 # Where a Git may have been built to look for the system's settings; one that has any names its own as an origin.
-_SYSTEM_FILES = (b"/etc/gitconfig", b"/usr/local/etc/gitconfig", b"/opt/homebrew/etc/gitconfig")
+_SYSTEM_FILES = (b"/etc/gitconfig", b"/usr/local/etc/gitconfig")
 _PACKED_BYTES_MAX = 1 << 20
 _OID_LENGTHS = (40, 64)
 
