@@ -123,14 +123,16 @@ def _leave_only_copies(found: Sequence[Change], stayed: set[Path], baseline: Bas
 
 def _has_arrived(change: Change, baseline: Baseline, tree: Tree) -> bool:
     """Say whether what stands at the path was there before the run, under another name."""
+    if change.after.kind == Kind.DIRECTORY and change.before.kind == Kind.ABSENT:
+        return _is_folder_from_elsewhere(change.path, baseline, tree)
     if change.after.kind not in (Kind.FILE, Kind.LINK) or change.name == "mode":
         return False
     try:
         status = tree.status(change.path)
         if status is None or (change.before.kind != Kind.ABSENT and _is_same_file(change.path, status, baseline)):
             return False
-        if status.st_nlink > 1:
-            return False  # another name keeps the bytes
+        if status.st_nlink > 1 and _has_name_that_stays(status, baseline, tree):
+            return False
         born = born_ns(tree.top + b"/" + change.path)
     except OSError:
         return False
@@ -138,6 +140,32 @@ def _has_arrived(change: Change, baseline: Baseline, tree: Tree) -> bool:
         return status.st_mtime_ns < baseline.started_ns
     # The kernel's stamps lag by up to a tick, but between our first look and the command lies a whole git status.
     return born < baseline.started_ns
+
+
+def _is_folder_from_elsewhere(path: Path, baseline: Baseline, tree: Tree) -> bool:
+    """Say whether a folder is older than the run and was none of the project's: Undo must not remove it."""
+    survey = baseline.survey
+    status = tree.status(path)
+    if survey is None or status is None:
+        return False  # without a survey only a folder that was born since is called made by the run
+    if any(seen[:2] == (status.st_dev, status.st_ino) for seen in survey.folders.values()):
+        return False  # moved within the project: it comes back under its old name
+    born = born_ns(tree.top + b"/" + path)
+    return bool(born) and born < baseline.started_ns
+
+
+def _has_name_that_stays(status: stat_result, baseline: Baseline, tree: Tree) -> bool:
+    """Say whether another name in the project, from before the run, still leads to the same file."""
+    survey = baseline.survey
+    if survey is None:
+        return False
+    identity = (status.st_dev, status.st_ino)
+    for path, seen in survey.files.items():
+        if seen[:2] == identity:
+            now = tree.status(path)
+            if now is not None and (now.st_dev, now.st_ino) == identity:
+                return True
+    return False
 
 
 def _is_same_file(path: Path, status: stat_result, baseline: Baseline) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import pytest
 
@@ -91,12 +92,22 @@ def test_an_unpacked_archive_with_old_times_is_created(lived_in: Repo, limits: L
     assert found.changes[b"d/x"].undo == "remove"
 
 
-def test_a_hard_link_to_a_file_that_stays_is_created(lived_in: Repo, limits: Limits) -> None:
+def test_a_hard_link_to_a_file_outside_is_left(lived_in: Repo, limits: Limits) -> None:
     outside = lived_in.path.parent / "cache.bin"
     outside.write_text("kept elsewhere too\n")
     os.utime(outside, (10**9, 10**9))
-    found = judged(lived_in, "ln ../cache.bin linked.bin", limits)
-    assert found.changes[b"linked.bin"].undo == "remove"
+    found = judged(lived_in, "ln ../cache.bin linked.bin; mv linked.bin x; ln x y", limits)
+    assert {found.changes[path].undo for path in (b"x", b"y")} == {
+        "leave"
+    }  # who knows what becomes of the other name
+
+
+def test_a_folder_that_was_moved_in_is_left_with_its_empty_folders(lived_in: Repo) -> None:
+    (lived_in.path.parent / "o" / "e1" / "e2").mkdir(parents=True)
+    time.sleep(0.05)
+    found = judged(lived_in, "mv ../o o; mkdir new", Limits())
+    assert {found.changes[path].undo for path in (b"o", b"o/e1", b"o/e1/e2")} == {"leave"}
+    assert found.changes[b"new"].undo == "remove"
 
 
 def test_a_file_that_appeared_between_our_looks_is_not_created(

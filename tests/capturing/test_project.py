@@ -107,10 +107,10 @@ def test_the_same_folder_is_found_again(top: bytes) -> None:
 @pytest.mark.skipif(not LINUX, reason="birth times are tested on Linux")
 def test_a_worktree_that_moved_keeps_its_points(top: bytes) -> None:
     found = made(top)
-    Path(os.fsdecode(found.folder), "store.db").write_text("points")
+    Path(os.fsdecode(found.folder), "kept").write_text("points")
     os.rename(top, top + b"-moved")
     again = made(top + b"-moved")
-    assert Path(os.fsdecode(again.folder), "store.db").read_text() == "points"
+    assert Path(os.fsdecode(again.folder), "kept").read_text() == "points"
     assert not os.path.exists(found.folder)
     assert [each.top for each in project.known_projects(os.environb)] == [top + b"-moved"]
 
