@@ -105,9 +105,9 @@ def test_a_hard_link_to_a_file_outside_is_left(lived_in: Repo, limits: Limits) -
 def test_a_folder_that_was_moved_in_is_left_with_its_empty_folders(lived_in: Repo) -> None:
     (lived_in.path.parent / "o" / "e1" / "e2").mkdir(parents=True)
     time.sleep(0.05)
-    found = judged(lived_in, "mv ../o o; mkdir new", Limits())
+    found = judged(lived_in, "mv ../o o; mkdir made-now", Limits())
     assert {found.changes[path].undo for path in (b"o", b"o/e1", b"o/e1/e2")} == {"leave"}
-    assert found.changes[b"new"].undo == "remove"
+    assert found.changes[b"made-now"].undo == "remove"
 
 
 def test_a_file_that_appeared_between_our_looks_is_not_created(
