@@ -123,7 +123,8 @@ def test_a_full_store_starts_no_command_and_no_undo(tmp_path: Path, project: Pro
         (project.top / "work").write_bytes(os.urandom(70_000))
         refused = project.run("echo newer > a")
         assert refused.returncode == 125
-        assert "room" in refused.stderr
+        # Where the last byte is gone it is Git's private index that meets the full disk, and Git's words are given.
+        assert "room" in refused.stderr or "Out of diskspace" in refused.stderr
         assert (project.top / "a").read_text() == "new\n"
         (project.top / "work").unlink()
         undo = project.ckpt("undo", "--yes")
