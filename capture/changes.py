@@ -46,7 +46,8 @@ def between(befores: Mapping[Path, Before], afters: Mapping[Path, After]) -> lis
 def settle_mode(before: Before, after: Entry) -> None:
     """Where only the executable bit of before is known, or none at all, take the others from after.
 
-    Git saw no other change. An entry that is gone keeps what Git gives a new file, where the bit is known.
+    Git saw no other change. An entry that is gone keeps what Git gives a new file, where the bit is known. Where the
+    bit itself changed, and not to what Git gives, nobody knows what the others were.
     """
     if before.entry.kind == after.kind != Kind.LINK and before.entry.mode is None:
         before.entry.mode = after.mode
@@ -57,6 +58,8 @@ def settle_mode(before: Before, after: Entry) -> None:
         mode |= (mode & 0o444) >> 2
     elif not before.executable and mode & 0o100:
         mode &= ~0o111
+    if mode not in (after.mode, before.entry.mode) and before.reason is None:
+        before.reason = Reason.PERMISSIONS_UNKNOWN
     before.entry.mode = mode
 
 

@@ -96,8 +96,7 @@ def write_private(path: bytes, data: bytes) -> None:
             # Whoever had the lock before us may have renamed what we opened: then it is the whole file at `path`.
             is_written = _is_at(temporary, fd)
             if is_written:
-                _fill(fd, temporary, data)
-                os.rename(temporary, path)
+                _fill_and_rename(fd, temporary, path, data)
         finally:
             os.close(fd)
 
@@ -110,14 +109,15 @@ def _is_at(path: bytes, fd: int) -> bool:
     return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
-def _fill(fd: int, path: bytes, data: bytes) -> None:
-    """Give the file all and only these bytes; where that fails, it goes. The lock is held."""
+def _fill_and_rename(fd: int, temporary: bytes, path: bytes, data: bytes) -> None:
+    """Give the file all and only these bytes and its name; where that fails, it goes. The lock is held."""
     try:
         os.fchmod(fd, 0o600)
         os.ftruncate(fd, 0)
         write_all(fd, data)
+        os.rename(temporary, path)
     except OSError:
-        os.unlink(path)
+        os.unlink(temporary)
         raise
 
 

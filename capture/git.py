@@ -262,14 +262,15 @@ def parse_status(out: bytes) -> Status:
 
 
 def parse_batch(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Read `git cat-file --batch` (git-cat-file(1), "BATCH OUTPUT")."""
+    """Read `git cat-file --batch` (git-cat-file(1), "BATCH OUTPUT"); an answer that was cut off is none."""
     start = 0
-    while start < len(out):
-        end = out.index(b"\n", start)
+    while (end := out.find(b"\n", start)) >= 0:
         words = out[start:end].split(b" ")
         start = end + 1
         if len(words) == 3 and words[1] in (b"blob", b"tree", b"commit", b"tag"):
             size = int(words[2])
+            if out[start + size : start + size + 1] != b"\n":
+                return
             yield words[0], out[start : start + size]
             start += size + 1
         else:

@@ -116,12 +116,21 @@ class PrivateRepository:
         return found
 
     def blobs(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-        """Give (oid, bytes) for each blob, None where the object is gone. Holds the whole answer in memory."""
-        given = b"".join(oid + b"\n" for oid in oids)
-        if not given:
-            return
-        _, out, _ = self._process([b"cat-file", b"--batch"], given=given).finish()
-        yield from parse_batch(out)
+        """Give (oid, bytes) for each blob, None where the object is gone or unreadable. Holds the answer in memory.
+
+        Git stops at an object that it cannot read, and may be stopped itself: the rest is asked for again, and an
+        object at which it stopped twice is lost.
+        """
+        waiting = list(oids)
+        stopped_at = None
+        while waiting:
+            _, out, _ = self._process([b"cat-file", b"--batch"], given=b"\n".join(waiting) + b"\n").finish()
+            answered = list(parse_batch(out))  # in the order of the questions
+            yield from answered
+            del waiting[: len(answered)]
+            if waiting and waiting[0] == stopped_at:
+                yield waiting.pop(0), None
+            stopped_at = waiting[0] if waiting else None
 
 
 def parse_listing(out: bytes) -> tuple[set[Path], set[Path], set[Path]]:

@@ -97,9 +97,9 @@ def prepare(project: Project) -> None:
         refuse_unusable_store(project.folder + b"/store.db")
         return
     try:
-        for folder in (project.runs, project.memory + b"/packs"):
-            durable.make_private_folder(folder)
+        durable.make_private_folder(project.memory + b"/packs")
         durable.write_private(project.folder + _ABOUT, _identity(project.top))
+        durable.make_private_folder(project.runs)  # last: where it stands, the rest does
     except OSError as error:
         raise StoreError(Fault.STORE_NOT_WRITABLE, path=project.folder, cause=error.strerror) from error
 

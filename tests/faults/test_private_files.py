@@ -42,12 +42,12 @@ def test_a_writer_that_dies_leaves_at_most_one_sibling_and_the_next_one_uses_it(
     assert position > 3
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_writer_that_fails_leaves_the_old_file_and_says_so(path: bytes, error: int) -> None:
+@pytest.mark.parametrize("operation", ["write", "rename", "fchmod", "ftruncate"])
+def test_a_writer_that_fails_leaves_the_old_file_and_says_so(path: bytes, operation: str) -> None:
     def script(_: int, name: str) -> int | None:
-        return error if name == "write" else None
+        return errno.EIO if name == operation else None
 
-    with FaultyDisk(script), pytest.raises(OSError, match=os.strerror(error)):
+    with FaultyDisk(script), pytest.raises(OSError, match=os.strerror(errno.EIO)):
         durable.write_private(path, b"new")
     assert read(path) == b"old"
     assert os.listdir(os.path.dirname(path)) == [b"table"]
