@@ -11,11 +11,13 @@ import os
 from ckpt_run.capture import index as git_index
 from ckpt_run.capture import worktree
 from ckpt_run.capture.baseline import is_below, is_born_since
-from ckpt_run.capture.copies import is_recent
+from ckpt_run.capture.copies import SECOND_NS, is_recent
 from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import parse_status
-from ckpt_run.capture.index import SKIP_WORKTREE
+from ckpt_run.capture.index import SKIP_WORKTREE, UINT32
+from ckpt_run.capture.model import Kind
 from ckpt_run.capture.reasons import Reason
+from ckpt_run.capture.worktree import kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,9 +168,45 @@ def _touched_by_git(baseline: Baseline, tree: Tree) -> Touched:
     for path, why in baseline.uncopied.items():
         if _fingerprint(tree, path) != why.fingerprint:
             found.paths.add(path)
+    _add_flagged(baseline, tree, found)
+    _enter_former_files(baseline, tree, found)
     found.paths -= found.gaps.keys()
     found.doubtful -= found.paths | baseline.copied.keys() | baseline.uncopied.keys()
     return found
+
+
+def _add_flagged(baseline: Baseline, tree: Tree, found: Touched) -> None:
+    """Of files that Git was told not to look at, and that nobody noted, the index tells when they last were as it."""
+    for path in baseline.flagged - baseline.copied.keys() - baseline.uncopied.keys():
+        part = baseline.part_of(path)
+        tracked = part.index.tracked[path[len(part.prefix) :]]
+        seen = _fingerprint(tree, path)
+        if seen is None or seen[4] // SECOND_NS & UINT32 != tracked.stat[2] or seen[3] & UINT32 != tracked.size_bytes:
+            found.paths.add(path)
+
+
+def _enter_former_files(baseline: Baseline, tree: Tree, found: Touched) -> None:
+    """Look into folders that stand where a file stood: under an ignore rule Git names nothing in them (2.39)."""
+    for path in sorted(found.paths):
+        seen = _fingerprint(tree, path)
+        if seen is None or kind_of(seen[2]) != Kind.DIRECTORY or not _was_file(baseline, path):
+            continue
+        try:
+            inside = worktree.survey(tree, files_max=POINT_FILES_MAX, left_out=(), start=path)
+        except worktree.SurveyTooLarge:
+            found.gaps[path] = (Reason.TOO_MANY, {"limit_files": POINT_FILES_MAX})
+            continue
+        found.gaps.update((inner, (Reason.NESTED_REPOSITORY, {})) for inner in inside.nested)
+        found.paths.update(inside.files)
+        found.paths.update(inside.folders)
+
+
+def _was_file(baseline: Baseline, path: Path) -> bool:
+    noted = baseline.copied.get(path) or baseline.uncopied.get(path)
+    if noted is not None:
+        return noted.fingerprint is not None and kind_of(noted.fingerprint[2]) != Kind.DIRECTORY
+    part = baseline.part_of(path)
+    return path[len(part.prefix) :] in part.index.tracked
 
 
 def _fingerprint(tree: Tree, path: Path) -> Fingerprint | None:

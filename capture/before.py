@@ -9,7 +9,7 @@ from ckpt_run.capture import conversion
 from ckpt_run.capture.baseline import ATTRIBUTE_FILE, is_below
 from ckpt_run.capture.copies import bytes_of
 from ckpt_run.capture.errors import Fault, GitError
-from ckpt_run.capture.index import MODE_LINK, MODE_SUBMODULE, NotAnIndex
+from ckpt_run.capture.index import MODE_LINK, MODE_SUBMODULE, UINT32, NotAnIndex
 from ckpt_run.capture.model import ABSENT, Entry, Kind, Known
 from ckpt_run.capture.reasons import Reason
 from ckpt_run.capture.worktree import digest_of, kind_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _GIT_FILE_MODE = 0o666  # what Git creates a file with, less the umask (read-cache, entry.c: create_file)
 _GIT_EXECUTABLE_MODE = 0o777
-INODE_MASK = 0xFFFFFFFF  # gitformat-index(5): 32 bits of it
+INODE_MASK = UINT32
 
 
 class Before:

@@ -208,11 +208,11 @@ class Copier:
             self.copy([path], None)
             self.uncopied.pop(path, None)
 
-    def note_left_out(self, paths: Iterable[Path]) -> None:
-        """Note how ignored files that are not copied stand, so that a change in one is seen."""
+    def note_left_out(self, paths: Iterable[Path], fingerprints: Mapping[Path, Fingerprint] | None) -> None:
+        """Note how ignored files that are not copied stand, so that a change in one is seen; see `copy`."""
         for path in paths:
             try:
-                fingerprint = self._tree.fingerprint(path)
+                fingerprint = (fingerprints and fingerprints.get(path)) or self._tree.fingerprint(path)
             except OSError:
                 continue  # what cannot be looked at now cannot be compared later
             pattern = "*" + os.fsdecode(b"." + path.rpartition(b".")[2])

@@ -24,6 +24,8 @@ MODE_LINK = 0o120000
 ASSUME_UNCHANGED = "assume-unchanged"
 SKIP_WORKTREE = "skip-worktree"
 MODE_SUBMODULE = 0o160000
+UINT32 = 0xFFFFFFFF
+"""What the format keeps of a number (gitformat-index(5)): its lowest 32 bits."""
 
 
 class NotAnIndex(Exception):  # noqa: N818  # a fact about a file, not a fault of ours

@@ -7,7 +7,9 @@ import time
 from ckpt_run.capture import aftermath, worktree
 from ckpt_run.capture.baseline import Baseline, Part
 from ckpt_run.capture.copies import Uncopied, read_checked, unflat
+from ckpt_run.capture.errors import GitError
 from ckpt_run.capture.git import Repository
+from ckpt_run.capture.index import ASSUME_UNCHANGED, NotAnIndex
 from ckpt_run.capture.model import Run, State
 from ckpt_run.capture.moved import ReferencesSeen
 from ckpt_run.capture.private import PrivateRepository
@@ -16,10 +18,11 @@ from ckpt_run.capture.spool import abandoned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from ckpt_run.capture.copies import Limits
+    from ckpt_run.capture.model import Path
     from ckpt_run.capture.project import Project
     from ckpt_run.capture.spool import Abandoned
 
@@ -98,10 +101,20 @@ def _unflat_baseline(value: Any, project: Project, environment: Mapping[bytes, b
     return baseline
 
 
+def _flagged(baseline: Baseline) -> Iterator[Path]:
+    for part in baseline.parts:
+        try:
+            tracked = part.index.tracked
+        except (NotAnIndex, GitError):
+            continue
+        yield from (part.prefix + path for path, one in tracked.items() if one.flag == ASSUME_UNCHANGED)
+
+
 def _take_kept_survey(baseline: Baseline, folder: bytes) -> None:
     """Give the baseline the survey that `keep_survey` kept in the run's folder, if there is one."""
     value = read_checked(folder + b"/survey")
     if value is None:
+        baseline.flagged.update(_flagged(baseline))  # killed before it was kept: nothing else tells of these
         return
     survey = worktree.Survey()
     survey.files, survey.folders = value[0], value[1]

@@ -41,9 +41,8 @@ def copy(baseline: Baseline, copier: Copier, *, protect_ignored: bool) -> None:
     if protect_ignored:
         precious = [path for path in baseline.ignored_files if not path.endswith(LEFT_OUT_SUFFIXES)]
         copier.copy(sorted(precious), fingerprints)
-    if baseline.survey is None:
-        known = copier.copied.keys() | copier.uncopied.keys()
-        copier.note_left_out(sorted(baseline.ignored_files - known)[:_LEFT_OUT_FILES_MAX])
+    known = copier.copied.keys() | copier.uncopied.keys()
+    copier.note_left_out(sorted(baseline.ignored_files - known)[:_LEFT_OUT_FILES_MAX], fingerprints)
 
 
 def may_lose_objects(argv: Iterable[bytes], top: Path) -> bool:

@@ -293,6 +293,13 @@ def test_a_folder_is_called_a_folder(lived_in: Repo, limits: Limits) -> None:
     assert found.changes[b"src"].before.kind == Kind.DIRECTORY
 
 
+def test_what_is_made_under_an_ignored_file_that_became_a_folder_is_listed(lived_in: Repo, limits: Limits) -> None:
+    """Git 2.39 names nothing below a tracked file that became a folder, where a rule ignores it."""
+    lived_in.write(".git/info/exclude", "src/deep/\n")
+    found = judged(lived_in, "cd src/deep; rm b.py; mkdir -p b.py/in; echo x > b.py/in/x", limits)
+    assert found.changes[b"src/deep/b.py/in/x"].undo == "remove"
+
+
 def test_a_sparse_checkout_that_is_filled_in_is_not_silent(lived_in: Repo, limits: Limits) -> None:
     lived_in.git("commit", "-qam", "all")
     lived_in.git("sparse-checkout", "set", "--cone", "new")

@@ -332,6 +332,16 @@ def test_a_wrapper_killed_without_a_survey_is_closed_by_what_git_says(lived_in: 
     assert undo == {b"new.txt": "recover", b"clean.txt": "recover", b"dirty.txt": "restore", b"late.txt": "remove"}
 
 
+def test_what_git_does_not_look_at_is_no_secret_without_a_survey(lived_in: Repo) -> None:
+    lived_in.git("update-index", "--assume-unchanged", "clean.txt", "tool.sh", "src/a.py")
+    killed_while_running(lived_in, "rm clean.txt app.log; echo more >> src/a.py")
+    (folder,) = (where(lived_in).runs + b"/" + name for name in os.listdir(where(lived_in).runs))
+    os.unlink(folder + b"/survey")
+    (closed,) = close_interrupted(where(lived_in), os.environb, config.load(os.environb))
+    gaps = {change.path: change.reason for change in closed.changes if change.reason}
+    assert gaps == {b"clean.txt": "flagged", b"src/a.py": "flagged", b"app.log": "ignored_left_out"}
+
+
 @pytest.mark.parametrize("survey", [True, False])
 def test_a_record_that_failed_once_is_made_by_the_next_command(
     lived_in: Repo, survey: bool, monkeypatch: pytest.MonkeyPatch
