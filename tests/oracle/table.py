@@ -277,7 +277,7 @@ KIND_ROWS = (
         "rm -rf README.md src new; mkdir src",
         "umask-077",
         short=True,
-        blind=("README.md", "src"),
+        blind=CLOSED,
     ),
     Row("commit with an intended file", "git commit -qam all; echo x >> intended.txt", "intent"),
     Row("intended file removed", "rm intended.txt; git reset -q", "intent", short=True),
